@@ -25,9 +25,9 @@ from benchmarks import harness
 from jboost.base.types import Dataset
 from jboost.data import readers
 from jboost.l0.large import patterns, proof, relax, sizes
-from jboost.l0.large.pool import Pool
-from jboost.l0.large.proof import Duals, Table
-from jboost.l0.large.relax import Relaxation
+from jboost.l0.large.pool import ColumnPool
+from jboost.l0.large.proof import MonomialTable, TableDuals
+from jboost.l0.large.relax import LargeRelaxation
 from jboost.l0.large.table import make_table
 
 SETS, LABEL = ("BCW", "VOTE", "HUHEART", "SONAR", "CLVHEART"), "label"
@@ -38,10 +38,10 @@ SHARES = (0.2, 0.5)  # of the duals of the best bound
 # and its factor after a round that improved the bound; after others it is divided by it.
 FIRST_BOX, LEAST_BOX, MOST_BOX, BOX_FACTOR = 0.3, 0.02, 1.0, 1.5
 
-Stabilise = Callable[[Relaxation, Duals], Duals]
+Stabilise = Callable[[LargeRelaxation, TableDuals], TableDuals]
 
 
-def unchanged(state: Relaxation, duals: Duals) -> Duals:
+def unchanged(state: LargeRelaxation, duals: TableDuals) -> TableDuals:
     """The duals of the master."""
     del state
     return duals
@@ -52,7 +52,7 @@ def smoothing(share: float) -> Stabilise:
     bound. Both satisfy the constraints of the rows, and so does the sum.
     """
 
-    def stabilise(state: Relaxation, duals: Duals) -> Duals:
+    def stabilise(state: LargeRelaxation, duals: TableDuals) -> TableDuals:
         if state.proven is None:
             return duals
         best = state.proven.duals
@@ -67,7 +67,7 @@ def box() -> Stabilise:
     """Duals of the master, moved into a box around those of the best bound."""
     size, last = FIRST_BOX, -np.inf
 
-    def stabilise(state: Relaxation, duals: Duals) -> Duals:
+    def stabilise(state: LargeRelaxation, duals: TableDuals) -> TableDuals:
         nonlocal size, last
         if state.proven is None:
             return duals
@@ -87,7 +87,9 @@ def box() -> Stabilise:
     return stabilise
 
 
-def _on_same_cuts(first: Duals, second: Duals) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _on_same_cuts(
+    first: TableDuals, second: TableDuals
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All cuts of both, each as inside row times m plus outside row [K], and the duals of both."""
     number = len(first.example_weights)
     own, other = (
@@ -102,13 +104,15 @@ def _on_same_cuts(first: Duals, second: Duals) -> tuple[np.ndarray, np.ndarray, 
     )
 
 
-def _duals(weights: np.ndarray, keys: np.ndarray, values: np.ndarray, is_either: bool) -> Duals:
+def _duals(
+    weights: np.ndarray, keys: np.ndarray, values: np.ndarray, is_either: bool
+) -> TableDuals:
     kept, number = values > 0, len(weights)
     inside, outside = (
         (keys[kept] // number).astype(np.int32),
         (keys[kept] % number).astype(np.int32),
     )
-    return Duals(weights, patterns.RowCuts(inside, outside, values[kept]), is_either)
+    return TableDuals(weights, patterns.RowCuts(inside, outside, values[kept]), is_either)
 
 
 WAYS: dict[str, Callable[[], Stabilise]] = {
@@ -131,13 +135,13 @@ def read(path: Path) -> Dataset:
     return jboost.make_dataset(np.asarray(bits, np.float32), np.where(labels, 1.0, -1.0))
 
 
-def generate(table: Table, stabilise: Stabilise) -> dict[str, Any]:
+def generate(table: MonomialTable, stabilise: Stabilise) -> dict[str, Any]:
     """Rounds and processor seconds until the gap is below each tolerance."""
     capacity = sizes.capacity(table, MAX_COLUMNS)
-    state = relax.begin(table, Pool(table, capacity), is_either=False)
+    state = relax.begin(table, ColumnPool(table, capacity), is_either=False)
     of_master = relax._duals_of_rows
 
-    def duals_of_rows(state: Relaxation, grouped: patterns.Patterns) -> Duals:
+    def duals_of_rows(state: LargeRelaxation, grouped: patterns.Patterns) -> TableDuals:
         return stabilise(state, proof.feasible(state.table, of_master(state, grouped)))
 
     reached: dict[str, Any] = {}

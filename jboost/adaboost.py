@@ -40,7 +40,7 @@ class MarginCertificate(NamedTuple):
     margin_upper_bound: Array
 
 
-class Memory(NamedTuple):
+class AdaBoostMemory(NamedTuple):
     """The state of AdaBoost between rounds."""
 
     loss: ExponentialLoss
@@ -68,7 +68,7 @@ class AdaBoost(boosting.Booster):
         plain = losses.certify_nothing_voted(dataset)
         weights, zero = plain.example_weights, jnp.zeros_like(plain.upper_bound)
         certificate = MarginCertificate(*plain, margin=zero, margin_upper_bound=zero + jnp.inf)
-        memory = Memory(
+        memory = AdaBoostMemory(
             losses.start_exponential(dataset),
             weights,
             jnp.zeros_like(weights),
@@ -83,7 +83,7 @@ class AdaBoost(boosting.Booster):
         return first._replace(status=jnp.where(is_allowed, first.status, int(Status.INVALID_INPUT)))
 
     def absorb(
-        self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
+        self, memory: AdaBoostMemory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
     ) -> Absorbed:
         """One round: computes the vote from the edge, and the losses from the vote."""
         weights = memory.weights
@@ -127,7 +127,7 @@ class AdaBoost(boosting.Booster):
         )
         following = losses.example_weights(loss)
         return Absorbed(
-            memory=Memory(loss, following, margins, norm, least_edge, certificate),
+            memory=AdaBoostMemory(loss, following, margins, norm, least_edge, certificate),
             example_weights=following,
             slots=slots,
             votes=votes,

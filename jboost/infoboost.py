@@ -2,7 +2,8 @@
 
 It suits hypotheses with nearly one-sided error (Hatano, Figure 1; Aslam 2000). AdaBoost uses one
 vote for both outputs. In the notation of Hatano, D_t are the `example_weights`; tp, fp, tn and fn
-are the `Cells` of a hypothesis; alpha_+ and alpha_- are its two votes; Z_t are the normalisers.
+are the `ConfusionCells` of a hypothesis; alpha_+ and alpha_- are its two votes; Z_t are the
+normalisers.
 
 If an output of a hypothesis is never wrong, its vote is infinite and decides the examples with that
 output, which get weight 0. A new example is classified by the first infinite vote for it, as in a
@@ -27,7 +28,7 @@ from jboost.base.loops import OnStep
 from jboost.base.records import register
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
-from jboost.learners.criteria import Cells, cells_of, normalizer
+from jboost.learners.criteria import ConfusionCells, cells_of, normalizer
 from jboost.losses import ExponentialLoss
 
 __all__ = [
@@ -49,13 +50,13 @@ _MOST_SMOOTHING = 1e30
 _TIE = 32
 
 
-def votes(table: Cells, smoothing: ArrayLike = 0.0) -> Array:
+def votes(table: ConfusionCells, smoothing: ArrayLike = 0.0) -> Array:
     """The votes [2] for a positive and a negative output, ln(tp / fp) / 2 and ln(tn / fn) / 2.
 
     A vote is +inf if the output is never wrong, -inf if it is always wrong, and 0 if it does not
     occur. `smoothing` is added to all four cells; if it is positive, votes are finite.
 
-    >>> cells = Cells(
+    >>> cells = ConfusionCells(
     ...     *(jnp.array(weight) for weight in (0.4, 0.0, 0.3, 0.3, 0.0))
     ... )  # never wrong where it says +1, as often as not elsewhere
     >>> votes(cells).tolist()
@@ -204,7 +205,7 @@ class InfoTrace(NamedTuple):
     normalizers: Array  # [max_rounds] Z_t of the votes of the round
 
 
-class Memory(NamedTuple):
+class InfoBoostMemory(NamedTuple):
     """The state of InfoBoost between rounds."""
 
     loss: ExponentialLoss
@@ -228,7 +229,9 @@ class InfoBoost(boosting.Booster):
         """Returns the initial state, with the weights of the data set."""
         certificate = losses.certify_nothing_voted(dataset)
         weights = certificate.example_weights
-        memory = Memory(losses.start_exponential(dataset), weights, jnp.zeros_like(weights))
+        memory = InfoBoostMemory(
+            losses.start_exponential(dataset), weights, jnp.zeros_like(weights)
+        )
         first = boosting.before_first_round(memory, weights, certificate, capacity)
         is_allowed = (self.smoothing >= 0) & (self.smoothing <= _MOST_SMOOTHING)
         return first._replace(status=jnp.where(is_allowed, first.status, int(Status.INVALID_INPUT)))
@@ -238,7 +241,7 @@ class InfoBoost(boosting.Booster):
         return InfoTrace(*[unused] * len(InfoTrace._fields))
 
     def absorb(
-        self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
+        self, memory: InfoBoostMemory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
     ) -> Absorbed:
         """One round: computes the confusion table, the two votes, and the new losses."""
         weights = memory.weights
@@ -274,7 +277,7 @@ class InfoBoost(boosting.Booster):
         )
         scores = jnp.where(signs == 0, 0.0, signs * margins)
         return Absorbed(
-            memory=Memory(loss, next_weights, margins),
+            memory=InfoBoostMemory(loss, next_weights, margins),
             example_weights=next_weights,
             slots=slots,
             votes=all_votes,
@@ -289,11 +292,11 @@ class InfoBoost(boosting.Booster):
         )
 
 
-def _edge(table: Cells) -> Array:
+def _edge(table: ConfusionCells) -> Array:
     return table.true_positive + table.true_negative - table.false_positive - table.false_negative
 
 
-def _measures(table: Cells, vote: Array, is_useless: Array) -> tuple[Array, Array, Array]:
+def _measures(table: ConfusionCells, vote: Array, is_useless: Array) -> tuple[Array, Array, Array]:
     """Returns tau, gamma and Z of a round for `InfoTrace`."""
     edge = _edge(table)
     is_negated = edge < -_TIE * jnp.finfo(edge.dtype).eps

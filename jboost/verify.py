@@ -816,7 +816,7 @@ _CLEAR = (Fraction(2.0**-16), Fraction(2.0**-10))
 _MOST_CORRECTED = 64  # rows that are met at once: the system is solved in rational arithmetic
 
 
-class _Program(NamedTuple):
+class _FractionProgram(NamedTuple):
     """A linear program of Fractions; infinite bounds are floats."""
 
     objective: np.ndarray  # [n]
@@ -885,7 +885,7 @@ def verify_lp(solution: Any, problem: Any) -> Verification:
     return _conclude(claimed, (lower, upper), faults, note)
 
 
-def _read_program(problem: Any, like: np.ndarray) -> _Program:
+def _read_program(problem: Any, like: np.ndarray) -> _FractionProgram:
     """The program in exact numbers. Raises ValueError where it is malformed."""
     operator = problem.operator
     for name in ("to_dense", "todense"):
@@ -906,7 +906,7 @@ def _read_program(problem: Any, like: np.ndarray) -> _Program:
         low, high = bounds[name], bounds[other]
         if (low > high).any() or (low == math.inf).any() or (high == -math.inf).any():
             raise ValueError(f"{name} exceeds {other}, or is infinite on the wrong side")
-    return _Program(matrix=_fractions(matrix), **bounds)
+    return _FractionProgram(matrix=_fractions(matrix), **bounds)
 
 
 def _extended(values: np.ndarray) -> np.ndarray:
@@ -916,7 +916,9 @@ def _extended(values: np.ndarray) -> np.ndarray:
     return exact
 
 
-def _least_over_box(program: _Program, dual: np.ndarray, *, with_objective: bool = True) -> Number:
+def _least_over_box(
+    program: _FractionProgram, dual: np.ndarray, *, with_objective: bool = True
+) -> Number:
     """The bound on the objective, or on 0, that a dual [m] proves; -inf for none."""
     is_allowed = [
         (y <= 0 or low > -math.inf) and (y >= 0 or high < math.inf)
@@ -942,7 +944,7 @@ def _least_product(slope: Fraction, low: Number, high: Number) -> Number:
     return -math.inf if isinstance(end, float) else slope * end
 
 
-def _tightened(program: _Program) -> _Program | None:
+def _tightened(program: _FractionProgram) -> _FractionProgram | None:
     """The program with the bounds of variables that its rows imply; None where they cross, so that
     no point is feasible.
     """
@@ -983,7 +985,7 @@ def _tighten_by_row(
                 lower[j] = max(lower[j], bound)
 
 
-def _value_nearby(programs: Sequence[_Program], primal: np.ndarray, goal: Number) -> Number:
+def _value_nearby(programs: Sequence[_FractionProgram], primal: np.ndarray, goal: Number) -> Number:
     """The objective of a point next to `primal` [n] that is feasible in one of the programs, which
     have the same objective: the first found that is at most `goal`, else the least; +inf for none.
     """
@@ -998,7 +1000,9 @@ def _value_nearby(programs: Sequence[_Program], primal: np.ndarray, goal: Number
     return best
 
 
-def _complementary(program: _Program, dual: np.ndarray, share: Fraction) -> _Program:
+def _complementary(
+    program: _FractionProgram, dual: np.ndarray, share: Fraction
+) -> _FractionProgram:
     """The program with equalities for the rows and bounds that clear duals and reduced costs say
     are met (complementary slackness): its feasible points are optimal where the dual is.
     """
@@ -1021,7 +1025,7 @@ def _ends_met(
     return list(ends)
 
 
-def _rounded_to_bounds(program: _Program, primal: np.ndarray) -> np.ndarray:
+def _rounded_to_bounds(program: _FractionProgram, primal: np.ndarray) -> np.ndarray:
     """The point [n] with variables close to a bound put there, as at a vertex."""
     rounded = primal.copy()
     for ends in (program.lower, program.upper):
@@ -1031,7 +1035,7 @@ def _rounded_to_bounds(program: _Program, primal: np.ndarray) -> np.ndarray:
     return rounded
 
 
-def _feasible_nearby(program: _Program, point: np.ndarray) -> np.ndarray | None:
+def _feasible_nearby(program: _FractionProgram, point: np.ndarray) -> np.ndarray | None:
     """A feasible point next to the given one [n], or None.
 
     Rows that are missed, and equalities, are met by the least correction in which variables count
@@ -1066,7 +1070,7 @@ def _squared_room(room: Number) -> Fraction:
     return Fraction(1, 4**-exponent) if exponent < 0 else Fraction(1)
 
 
-def _is_unbounded_along(program: _Program, ray: np.ndarray) -> bool:
+def _is_unbounded_along(program: _FractionProgram, ray: np.ndarray) -> bool:
     """Whether a direction next to `ray` [n] keeps within all bounds, without end, and lowers the
     objective: the program is then unbounded if it is feasible.
     """
@@ -1535,7 +1539,7 @@ def _largest_edge_of_stumps(table: np.ndarray, signed: np.ndarray, abstains: boo
 # s_u the sum of v over the cuts that count u, g_u = sum_i y_i H_iu w_i.
 
 
-class _Pool(NamedTuple):
+class _CountedExamples(NamedTuple):
     """The examples that count, and the columns."""
 
     signed: np.ndarray  # [k, U] y_i H_iu, int
@@ -1622,7 +1626,7 @@ def _read_pool(
     column_mask: Any,
     either: bool,
     like: np.ndarray,
-) -> tuple[_Pool, np.ndarray, np.ndarray]:
+) -> tuple[_CountedExamples, np.ndarray, np.ndarray]:
     """The pool, which examples [m] count, and which columns [U]. Raises ValueError."""
     matrix = _held("outputs", outputs, like, 2)
     examples = _read_examples(len(matrix), labels, weights, mask, like)
@@ -1637,7 +1641,7 @@ def _read_pool(
     rho = float(_held("margin", margin, like, 0))
     if not 0 < rho <= 1:
         raise ValueError(f"margin is {rho}: expected a number above 0 and up to 1")
-    pool = _Pool(
+    pool = _CountedExamples(
         matrix.astype(int) * examples.labels[:, None],
         examples.labels,
         _fractions(examples.weights),
@@ -1648,7 +1652,9 @@ def _read_pool(
     return pool, examples.kept, used
 
 
-def _relaxation_lower(solution: Any, pool: _Pool, kept: np.ndarray, used: np.ndarray) -> Fraction:
+def _relaxation_lower(
+    solution: Any, pool: _CountedExamples, kept: np.ndarray, used: np.ndarray
+) -> Fraction:
     """What the duals prove, with the multipliers of the bounds xi <= 1 and mu <= 1."""
     duals = _fractions(_read(solution, "example_weights", kept.shape))[kept]
     duals = _positive_part(duals)
@@ -1665,7 +1671,7 @@ def _relaxation_lower(solution: Any, pool: _Pool, kept: np.ndarray, used: np.nda
 
 
 def _listed_pairs(
-    solution: Any, pool: _Pool, kept: np.ndarray
+    solution: Any, pool: _CountedExamples, kept: np.ndarray
 ) -> Iterator[tuple[int, int, Fraction]]:
     """The pairs with positive weights; raises `_RefutedError` for other than opposite classes."""
     values = _read(solution, "pair_weights")
@@ -1688,7 +1694,7 @@ def _listed_pairs(
         yield *ends, Fraction(value)
 
 
-def _separating(pool: _Pool, first: int, second: int) -> np.ndarray:
+def _separating(pool: _CountedExamples, first: int, second: int) -> np.ndarray:
     """S_ii', which columns [U] count in the cut of a pair: H_iu = y_i != H_i'u."""
     one, other = pool.signed[first], pool.signed[second]  # H_i'u != y_i where y_i' H_i'u != -1
     served = (one == 1) & (other != -1)
@@ -1696,7 +1702,7 @@ def _separating(pool: _Pool, first: int, second: int) -> np.ndarray:
 
 
 def _relaxation_upper(
-    solution: Any, pool: _Pool, kept: np.ndarray, used: np.ndarray
+    solution: Any, pool: _CountedExamples, kept: np.ndarray, used: np.ndarray
 ) -> tuple[Number, str]:
     """The objective of the primal point, and which condition it misses; +inf where it does."""
     votes, selected = (
@@ -1716,12 +1722,12 @@ def _relaxation_upper(
     return sum(pool.weights * slacks) + sum(pool.costs * selected), ""
 
 
-def _rows_hold(pool: _Pool, votes: np.ndarray, slacks: np.ndarray) -> bool:
+def _rows_hold(pool: _CountedExamples, votes: np.ndarray, slacks: np.ndarray) -> bool:
     reached = _times(pool.signed, votes) + (1 + pool.margin) * slacks
     return bool((reached >= pool.margin).all())
 
 
-def _cuts_hold(pool: _Pool, selected: np.ndarray, slacks: np.ndarray) -> bool:
+def _cuts_hold(pool: _CountedExamples, selected: np.ndarray, slacks: np.ndarray) -> bool:
     """Whether xi_i + xi_i' + sum of mu over S_ii' >= 1 for all i, i' of opposite classes."""
     amounts, unit = _whole(np.concatenate([selected, slacks]))
     selected, slacks, one = amounts[: len(selected)], amounts[len(selected) :], 1 / unit

@@ -365,7 +365,7 @@ def _formulas() -> list[Row]:
     cells = [np.array(weight) for weight in (0.4, 0.1, 0.3, 0.2, 0.0)]
 
     def votes(*four: Any) -> Any:
-        return jboost.infoboost.votes(jboost.infoboost.Cells(*four, cells[4]))
+        return jboost.infoboost.votes(jboost.infoboost.ConfusionCells(*four, cells[4]))
 
     orders = np.arange(1, 4)
 

@@ -29,7 +29,7 @@ from benchmarks.peers import integer_program, plain_sweep, tables
 from jboost.l0.large import proof, relax
 from jboost.l0.large import table as large_table
 from jboost.l0.large.patterns import RowCuts
-from jboost.l0.large.pool import Pool
+from jboost.l0.large.pool import ColumnPool
 
 SIZE = 12  # one shape for all peers, so that each compiles once
 SMALL = tuple(
@@ -402,11 +402,11 @@ def test_stabilised_duals_are_mixtures_or_lie_in_the_box():
     labels = np.where(np.arange(12) < 6, 1.0, -1.0)
     learner = jboost.learners.monomials(1)
     made, _ = large_table.make_table(jboost.make_dataset(features, labels), learner, 0.1)
-    state = relax.begin(made, Pool(made, 64), is_either=False)
+    state = relax.begin(made, ColumnPool(made, 64), is_either=False)
 
     def duals():
         cuts = RowCuts(random.permutation(6)[:4], 6 + random.permutation(6)[:4], random.random(4))
-        return proof.feasible(made, proof.Duals(random.random(12), cuts))
+        return proof.feasible(made, proof.TableDuals(random.random(12), cuts))
 
     def by_cut(duals):
         dense = np.zeros((12, 12))

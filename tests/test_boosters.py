@@ -613,7 +613,7 @@ def test_votes_of_every_kind_of_table():
         [[0.2, 0.1, 0.0, 0.5], [0.2, 0.0, 0.3, 0.0], [0.0, 0.3, 0.2, 0.2], [0.0, 0.0, 1.0, 0.0]],
         np.float32,
     )
-    votes = infoboost.votes(criteria.Cells(*table.T, np.zeros(4, np.float32)))
+    votes = infoboost.votes(criteria.ConfusionCells(*table.T, np.zeros(4, np.float32)))
     np.testing.assert_allclose(votes[0], [0.5 * np.log(2), np.inf, -np.inf, 0], rtol=1e-6)
     np.testing.assert_allclose(votes[1], [-np.inf, np.inf, 0, np.inf], rtol=1e-6)
 

@@ -6,12 +6,14 @@ import pytest
 import jboost.sklearn as js
 from jboost.sklearn import folds, tables
 from jboost.sklearn.base import _Scored
-from jboost.sklearn.watch import Watch
+from jboost.sklearn.watch import FitWatch
 
 
 def fold_list(counts, codes, cv):
     """Folds of distinct rows that occur so many times."""
-    rows = tables.Rows(np.arange(len(counts))[:, None], np.array(codes), np.array(counts, float))
+    rows = tables.LabelledRows(
+        np.arange(len(counts))[:, None], np.array(codes), np.array(counts, float)
+    )
     return folds.make(cv, rows, rows.table, rows.codes, rows.weights, None, 0)
 
 
@@ -66,5 +68,5 @@ def test_the_choice_of_nu_ends_after_two_worse_values(losses, chosen):
 
     model = Fixed()
     model.seen = []
-    options, _ = model._choose([None], Watch(model, None))
+    options, _ = model._choose([None], FitWatch(model, None))
     assert options["nu"] == chosen

@@ -20,14 +20,14 @@ _LARGEST_SCORE = 4e307  # differences of smaller scores are finite in float64
 
 
 @dataclasses.dataclass(frozen=True)
-class Examples:
+class HostExamples:
     """Examples on the host, in the precision of the settings."""
 
     points: np.ndarray  # [n, 2] scores, or [n, N] features
     labels: np.ndarray  # [n]
     weights: np.ndarray  # [n]
 
-    def padded(self, num_rows: int, num_columns: int | None = None) -> Examples:
+    def padded(self, num_rows: int, num_columns: int | None = None) -> HostExamples:
         """Returns the examples padded with rows and with columns of zeros.
 
         The padding rows have label and weight 1. The caller must mask them out.
@@ -37,7 +37,7 @@ class Examples:
         labels, weights = (
             np.pad(part, (0, rows), constant_values=1) for part in (self.labels, self.weights)
         )
-        return Examples(np.pad(self.points, ((0, rows), (0, columns))), labels, weights)
+        return HostExamples(np.pad(self.points, ((0, rows), (0, columns))), labels, weights)
 
     def in_float64(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns points, labels and weights in float64, for sums on the host."""
@@ -163,7 +163,7 @@ def check_folds(labels: np.ndarray, settings: Settings) -> None:
         )
 
 
-def score_training_rows(source: Source, settings: Settings) -> tuple[Examples, BaseFit | None]:
+def score_training_rows(source: Source, settings: Settings) -> tuple[HostExamples, BaseFit | None]:
     """Returns the scores for the fit of the combination, and the base classifiers.
 
     The base classifiers are None if the scores are columns of the table.
@@ -184,7 +184,7 @@ def score_training_rows(source: Source, settings: Settings) -> tuple[Examples, B
     return cast_examples(base.scores, source, settings), base
 
 
-def score_other_rows(source: Source, settings: Settings, base: BaseFit | None) -> Examples:
+def score_other_rows(source: Source, settings: Settings, base: BaseFit | None) -> HostExamples:
     """Returns the scores of rows that were not used for training."""
     return cast_examples(score_rows(source.table, settings.scores, base), source, settings)
 
@@ -227,7 +227,7 @@ def _columns(table: Table, names: Sequence[str]) -> np.ndarray:
 
 def cast_examples(
     points: np.ndarray, source: Source, settings: Settings, *, may_miss: bool = False
-) -> Examples:
+) -> HostExamples:
     """Casts the examples to the precision of the settings and validates all values.
 
     With `may_miss`, NaN stands for a missing value and is accepted.
@@ -237,7 +237,7 @@ def cast_examples(
     assert labels is not None
     weights = np.ones(len(labels)) if source.weights is None else source.weights
     with np.errstate(over="ignore"):
-        examples = Examples(points.astype(dtype), labels.astype(dtype), weights.astype(dtype))
+        examples = HostExamples(points.astype(dtype), labels.astype(dtype), weights.astype(dtype))
     checked = (
         np.where(np.isnan(examples.points), 0, examples.points) if may_miss else examples.points
     )

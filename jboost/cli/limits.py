@@ -27,7 +27,7 @@ _TERMINATED = 128 + signal.SIGTERM  # exit status, by the convention of shells
 _SHARE_OF_ENDING, _LONGEST_ENDING = 0.1, 8.0
 
 
-class _Limit:
+class _CommandLimit:
     """The deadline of the running command, and whether Ctrl-C was pressed."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class _Limit:
         self.is_terminated = False  # by SIGTERM: then no fit follows a choice
 
 
-_limit = _Limit()
+_limit = _CommandLimit()
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from jboost.cli.output import check_file
 from jboost.cli.votes import make_rules, ones_for_none, voting_part
 from jboost.report import boosting, build, text
 from jboost.report import l0 as l0_report
-from jboost.report.rules import Rule
+from jboost.report.rules import ScoreRule
 
 _FIGURES = (".png", ".svg", ".pdf")  # the endings of figures
 _Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # features, labels and weights
@@ -37,7 +37,7 @@ class _Point(NamedTuple):
     """The fit for one value of the path."""
 
     value: float
-    rule: Rule
+    rule: ScoreRule
     num_rules: int
     num_rounds: int
     certificate: dict[str, Any]

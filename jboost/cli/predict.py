@@ -23,7 +23,7 @@ from jboost.cli.reading import recall_reading
 from jboost.cli.slipper import predict as slipper_predict
 from jboost.data import embedded, readers
 from jboost.data.dialect import Reading
-from jboost.data.kinds import NUMBER, TEXT, Kind
+from jboost.data.kinds import NUMBER, TEXT, ColumnKind
 from jboost.data.readers import NewRows
 from jboost.data.table import UsedColumns
 
@@ -131,7 +131,7 @@ def _read_rows(
         table = embedded.load_table(data.removeprefix(EMBEDDED))
         return NewRows(table, np.ones(table.num_rows, bool), ("",) * table.num_rows)
     kinds, like = recall_reading(kept or {})
-    for names, unknown in zip(used, (Kind(NUMBER), Kind(TEXT)), strict=True):
+    for names, unknown in zip(used, (ColumnKind(NUMBER), ColumnKind(TEXT)), strict=True):
         kinds |= {name: kinds.get(name, unknown) for name in names}
     used_kinds = {name: kinds[name] for names in used for name in names}
     return readers.read_new_rows(data, used_kinds, reading=given, like=like)

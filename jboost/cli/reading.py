@@ -8,7 +8,7 @@ from typing import Any
 
 from jboost.cli.option import ANY_NUMBER, Option
 from jboost.data.dialect import DECIMALS, Reading
-from jboost.data.kinds import Kind
+from jboost.data.kinds import ColumnKind
 from jboost.data.table import Table
 
 _ALL = ("fit", "evaluate", "predict")
@@ -139,13 +139,13 @@ def keep_reading(table: Table) -> dict[str, Any] | None:
     return {**{name: getattr(table.reading, name) for name in _KEPT}, "columns": columns}
 
 
-def recall_reading(kept: Mapping[str, Any]) -> tuple[dict[str, Kind], Reading]:
+def recall_reading(kept: Mapping[str, Any]) -> tuple[dict[str, ColumnKind], Reading]:
     """Returns the kinds of columns and the `Reading` that a model file stores.
 
     They are absent if an older version of jboost wrote the file.
     """
     kinds = {
-        name: Kind(**{**kind, "categories": tuple(kind["categories"])})
+        name: ColumnKind(**{**kind, "categories": tuple(kind["categories"])})
         for name, kind in kept.get("columns", {}).items()
     }
     spellings = kept.get("missing_values")

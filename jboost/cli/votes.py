@@ -16,7 +16,7 @@ from jboost.cli import bits as bit_module
 from jboost.cli import sizes
 from jboost.data.table import LabelMapping
 from jboost.report import monomials
-from jboost.report.rules import Rule
+from jboost.report.rules import ScoreRule
 
 
 def voting_part(ensemble: Ensemble, num_attributes: int, precision: str) -> Ensemble:
@@ -59,7 +59,7 @@ def make_rules(
     weights: np.ndarray,
     mapping: LabelMapping,
     precision: str,
-) -> list[Rule]:
+) -> list[ScoreRule]:
     """Returns the majority class and the ensemble as rules for the table of losses.
 
     The rules take bits. A score of 0 predicts -1, as in `jboost.predict`.
@@ -75,12 +75,12 @@ def make_rules(
     larger = 1 if math.fsum(weights * labels) > 0 else -1
     size = len(monomials.voting(ensemble))
     return [
-        Rule(
+        ScoreRule(
             "larger class",
             f"always {mapping.to_text(np.array([larger]))[0]}",
             lambda bits: np.full(len(bits), larger),
         ),
-        Rule(
+        ScoreRule(
             method,
             f"rules: {size}",
             lambda bits: np.where(scores(ensemble, bits, precision) > 0, 1, -1),

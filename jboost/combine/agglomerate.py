@@ -18,10 +18,10 @@ from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.combine import pairs, votes
 from jboost.combine.pairs import Pairing
-from jboost.combine.votes import Arithmetic, Examples, Vote
+from jboost.combine.votes import Arithmetic, ScoredExamples, ThresholdVote
 
 
-class _Pool(NamedTuple):
+class _PairingPool(NamedTuple):
     """The state of the greedy pairing."""
 
     directions: Array  # [p, d]
@@ -30,17 +30,19 @@ class _Pool(NamedTuple):
     losses: Array
     margins: Array  # [p, p]
     normals: Array  # [p, p, 2]
-    best: Vote
+    best: ThresholdVote
 
 
-def best_alone(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vote:
+def best_alone(
+    examples: ScoredExamples, directions: Array, arithmetic: Arithmetic
+) -> ThresholdVote:
     """The best vote along one of several directions [p, d]."""
     return votes.best_of(
         lax.map(lambda direction: votes.vote_along(examples, direction, arithmetic), directions)
     )
 
 
-def greedy(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vote:
+def greedy(examples: ScoredExamples, directions: Array, arithmetic: Arithmetic) -> ThresholdVote:
     """Combines the best of all pairs, with ties decided by the margin, until one vote is left. It
     tries (p - 1)^2 exact pairs in total.
 
@@ -51,7 +53,7 @@ def greedy(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vot
     none = jnp.iinfo(examples.integers.dtype).max
     index = lax.iota(jnp.int32, num_votes)
 
-    def step(number: Array, pool: _Pool) -> _Pool:
+    def step(number: Array, pool: _PairingPool) -> _PairingPool:
         filling = number < num_votes
         both = pool.alive[:, None] & pool.alive[None, :]
         chosen = votes.best_index(
@@ -66,7 +68,7 @@ def greedy(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vot
         alive = pool.alive & (filling | (index != right))
         partners = jnp.where(filling, index < number, alive & (index != slot))
         tried = pairs.pair_with_each(examples, directions[slot], directions, partners, arithmetic)
-        return _Pool(
+        return _PairingPool(
             directions=directions,
             alive=alive,
             losses=pool.losses.at[:, slot]
@@ -78,7 +80,7 @@ def greedy(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vot
             best=_best_tried(tried, partners, pool.best),
         )
 
-    start = _Pool(
+    start = _PairingPool(
         directions=directions,
         alive=jnp.ones((num_votes,), bool),
         losses=jnp.full((num_votes, num_votes), none),
@@ -90,8 +92,8 @@ def greedy(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vot
 
 
 def hierarchical(
-    examples: Examples, directions: Array, num_clustered: int, arithmetic: Arithmetic
-) -> Vote:
+    examples: ScoredExamples, directions: Array, num_clustered: int, arithmetic: Arithmetic
+) -> ThresholdVote:
     """Combines pairs along a clustering tree of the first votes by agreement. Then the root is
     paired once with every vote, in reverse order, so that stacking votes come first.
     """
@@ -103,12 +105,16 @@ def hierarchical(
     return up_the_tree(examples, pool, jnp.concatenate([tree, above]), arithmetic)
 
 
-def up_the_tree(examples: Examples, directions: Array, tree: Array, arithmetic: Arithmetic) -> Vote:
+def up_the_tree(
+    examples: ScoredExamples, directions: Array, tree: Array, arithmetic: Arithmetic
+) -> ThresholdVote:
     """Combines the pairs in the rows of a tree [t, 2] int32. The entries are indices into the pool;
     the combination replaces the first one.
     """
 
-    def merge(carry: tuple[Array, Vote], pair: Array) -> tuple[tuple[Array, Vote], None]:
+    def merge(
+        carry: tuple[Array, ThresholdVote], pair: Array
+    ) -> tuple[tuple[Array, ThresholdVote], None]:
         directions, best = carry
         left, right = directions[pair[0]], directions[pair[1]]
         tried = pairs.pair_with_each(examples, left, right[None], jnp.ones((1,), bool), arithmetic)
@@ -123,7 +129,7 @@ def up_the_tree(examples: Examples, directions: Array, tree: Array, arithmetic: 
     return best
 
 
-def cluster(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Array:
+def cluster(examples: ScoredExamples, directions: Array, arithmetic: Arithmetic) -> Array:
     """The tree [p - 1, 2] of an agglomerative clustering. Each step merges the two groups whose
     members agree most, on average over pairs of members.
 
@@ -182,7 +188,7 @@ def random_tree(key: Array, num_votes: int) -> Array:
     return tree
 
 
-def _best_tried(tried: Pairing, wanted: Array, best: Vote) -> Vote:
+def _best_tried(tried: Pairing, wanted: Array, best: ThresholdVote) -> ThresholdVote:
     """The best of the vote `best` and of the pairs for which `wanted` is True."""
     none = jnp.iinfo(tried.vote.loss.dtype).max
     candidates = tried.vote._replace(loss=jnp.where(wanted, tried.vote.loss, none))

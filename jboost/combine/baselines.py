@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jboost.base import check, derivatives, meshes
 from jboost.base.types import Array, ArrayLike
 from jboost.combine import agglomerate, results, strategies
-from jboost.combine.results import Found
+from jboost.combine.results import StrategyResult
 from jboost.combine.types import LinearVote
-from jboost.combine.votes import Arithmetic, Examples
+from jboost.combine.votes import Arithmetic, ScoredExamples
 
 _MOST_PENALTY = 1e30  # with larger penalties all coefficients are 0 in floating point
 
@@ -93,7 +93,7 @@ def random_pairing(
 
 @jax.jit
 def _best_single(scores: Array, labels: Array, weights: Array, mask: Array) -> LinearVote:
-    def run(examples: Examples, arithmetic: Arithmetic) -> Found:
+    def run(examples: ScoredExamples, arithmetic: Arithmetic) -> StrategyResult:
         return results.found(
             agglomerate.best_alone(examples, results.directions_of(examples), arithmetic),
         )
@@ -109,8 +109,8 @@ def _stacking(
     is_allowed = (penalty >= 0) & (penalty <= _MOST_PENALTY)
 
     def run(
-        examples: Examples, arithmetic: Arithmetic, coefficients: Array, offset: Array
-    ) -> Found:
+        examples: ScoredExamples, arithmetic: Arithmetic, coefficients: Array, offset: Array
+    ) -> StrategyResult:
         del arithmetic
         missing = examples.columns.shape[0] - len(coefficients)
         wide = examples.columns.dtype
@@ -127,7 +127,7 @@ def _random_pairing(
 ) -> LinearVote:
     tree = agglomerate.random_tree(key, max(2, scores.shape[1]))
 
-    def run(examples: Examples, arithmetic: Arithmetic, tree: Array) -> Found:
+    def run(examples: ScoredExamples, arithmetic: Arithmetic, tree: Array) -> StrategyResult:
         return results.found(
             agglomerate.up_the_tree(examples, results.directions_of(examples), tree, arithmetic),
         )

@@ -10,10 +10,10 @@ from jax import lax
 from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.combine import infeasible, packing
-from jboost.combine.infeasible import Rows
+from jboost.combine.infeasible import SignedRows
 from jboost.combine.packing import Packing
 from jboost.combine.types import InfeasibleSubsystems
-from jboost.combine.votes import Examples
+from jboost.combine.votes import ScoredExamples
 from jboost.pair.sweep.instance import bound_loss
 
 # Programs are over parts of at most so many examples, so that the time of a packing grows as n and
@@ -24,7 +24,7 @@ _MOST_IN_PART = 1024
 _MAX_PIVOTS = 1 << 17
 
 
-def pack(examples: Examples, coefficients: Array, offset: Array) -> Packing:
+def pack(examples: ScoredExamples, coefficients: Array, offset: Array) -> Packing:
     """A packing of the examples, guided by a vote with a finite offset. Its slots with an amount of
     0 are empty, and come last.
 
@@ -56,7 +56,7 @@ def pack(examples: Examples, coefficients: Array, offset: Array) -> Packing:
     )
 
 
-def _pack_parts(packed: Packing, rows: Rows, live: Array, guide: Array) -> Packing:
+def _pack_parts(packed: Packing, rows: SignedRows, live: Array, guide: Array) -> Packing:
     """Adds subsystems of each part of the live examples.
 
     Live examples come first in the order. With k parts, part p takes the examples p, p + k,
@@ -78,7 +78,7 @@ def _pack_parts(packed: Packing, rows: Rows, live: Array, guide: Array) -> Packi
     return loops.while_loop(unfinished, step, (jnp.zeros((), jnp.int32), packed))[1]
 
 
-def certify(packing: Packing, examples: Examples, dtype: jnp.dtype) -> InfeasibleSubsystems:
+def certify(packing: Packing, examples: ScoredExamples, dtype: jnp.dtype) -> InfeasibleSubsystems:
     """The certificate in the unit of the weights. Its bound is that of its rounded amounts."""
     wide = examples.unit.dtype
     amounts = numerics.round_down(numerics.round_down(packing.amounts, wide) * examples.unit, dtype)
@@ -95,12 +95,12 @@ def certify(packing: Packing, examples: Examples, dtype: jnp.dtype) -> Infeasibl
     )
 
 
-def in_weights(loss: Array, examples: Examples) -> Array:
+def in_weights(loss: Array, examples: ScoredExamples) -> Array:
     """An integer loss in the unit of the weights, rounded down, [] float64."""
     return jnp.where(examples.faithful, bound_loss(loss, examples.unit, examples.rounding), 0.0)
 
 
-def _groups(examples: Examples) -> Array:
+def _groups(examples: ScoredExamples) -> Array:
     """Numbers [n] int32 that are equal for equal scores, in lexicographic order of the scores."""
     start = jnp.where(examples.live, 0, 1).astype(jnp.int32)
     return loops.fori_loop(

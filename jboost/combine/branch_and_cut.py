@@ -24,9 +24,9 @@ from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.combine import agglomerate, infeasible, packing, proofs, votes
-from jboost.combine.infeasible import Rows
+from jboost.combine.infeasible import SignedRows
 from jboost.combine.packing import Packing
-from jboost.combine.votes import Arithmetic, Examples, Vote
+from jboost.combine.votes import Arithmetic, ScoredExamples, ThresholdVote
 from jboost.pair.sweep.instance import bound_loss
 
 OPEN, RIGHT, WRONG = 0, 1, 2
@@ -58,7 +58,7 @@ class ExactInfo(NamedTuple):
     upper_bound: float
 
 
-class Sites(NamedTuple):
+class HostSites(NamedTuple):
     """The distinct points with the class of the larger weight at each, on the host."""
 
     points: np.ndarray  # [s, d] float64
@@ -74,11 +74,11 @@ class Units(NamedTuple):
     rounding: np.ndarray  # [] the largest total error of the integers
 
 
-class Problem(NamedTuple):
+class DeviceSites(NamedTuple):
     """The sites as padded arrays on the device."""
 
-    rows: Rows
-    examples: Examples
+    rows: SignedRows
+    examples: ScoredExamples
 
 
 class _Visits(NamedTuple):
@@ -90,10 +90,10 @@ class _Visits(NamedTuple):
     branch: Array  # [b] int32 the site to branch on
     is_wrong: Array  # [b] bool, whether the direction has that site wrong
     is_undecided: Array  # [b] bool, whether that site is undecided
-    vote: Vote  # the best vote of the batch
+    vote: ThresholdVote  # the best vote of the batch
 
 
-def gather_sites(points: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> Sites:
+def gather_sites(points: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> HostSites:
     """The sites of live examples [n] with integer weights."""
     distinct, number = np.unique(points + 0.0, axis=0, return_inverse=True)
     number = number.reshape(-1)
@@ -101,11 +101,13 @@ def gather_sites(points: np.ndarray, positive: np.ndarray, weights: np.ndarray) 
     np.add.at(sides, (positive.astype(int), number), weights)
     excess = sides[1] - sides[0]
     kept = excess != 0
-    return Sites(distinct[kept], excess[kept] > 0, np.abs(excess)[kept], int(sides.min(0).sum()))
+    return HostSites(
+        distinct[kept], excess[kept] > 0, np.abs(excess)[kept], int(sides.min(0).sum())
+    )
 
 
 def search(
-    sites: Sites,
+    sites: HostSites,
     directions: np.ndarray,
     units: Units,
     *,
@@ -148,7 +150,7 @@ def search(
     return state, status
 
 
-def make_problem(sites: Sites) -> Problem:
+def make_problem(sites: HostSites) -> DeviceSites:
     """The sites as padded arrays. Call it in the 64-bit scope."""
     size = len(sites.weights)
     missing = max(_ROWS, -(-size // _ROWS) * _ROWS) - size
@@ -158,16 +160,16 @@ def make_problem(sites: Sites) -> Problem:
 
 
 @devices.host_jit
-def _make_problem(columns: Array, positive: Array, weights: Array) -> Problem:
+def _make_problem(columns: Array, positive: Array, weights: Array) -> DeviceSites:
     live = weights > 0
     one, yes = jnp.ones((), columns.dtype), jnp.ones((), bool)
-    examples = Examples(
+    examples = ScoredExamples(
         columns, live, positive, weights.astype(columns.dtype), weights, one, 0 * one, yes, yes
     )
-    return Problem(infeasible.make_rows(columns, live, positive), examples)
+    return DeviceSites(infeasible.make_rows(columns, live, positive), examples)
 
 
-def start(sites: Sites, problem: Problem, directions: np.ndarray) -> ExactState:
+def start(sites: HostSites, problem: DeviceSites, directions: np.ndarray) -> ExactState:
     """The state with the root, and the best vote along directions [p, d]."""
     vote = jax.device_get(_along(problem, directions))
     size = problem.examples.live.shape[0]
@@ -185,7 +187,7 @@ def start(sites: Sites, problem: Problem, directions: np.ndarray) -> ExactState:
 
 
 @devices.host_jit
-def _along(problem: Problem, directions: Array) -> Vote:
+def _along(problem: DeviceSites, directions: Array) -> ThresholdVote:
     return agglomerate.best_alone(problem.examples, directions, _ARITHMETIC)
 
 
@@ -210,7 +212,7 @@ def lower_bound(state: ExactState) -> int:
     return min(least, int(state.floor), int(state.best))
 
 
-def _info(sites: Sites, state: ExactState, units: Units) -> ExactInfo:
+def _info(sites: HostSites, state: ExactState, units: Units) -> ExactInfo:
     least, best = sites.base + lower_bound(state), sites.base + int(state.best)
     with jax.enable_x64(True):
         lower, upper = jax.device_get(_in_weights(np.int64(least), np.int64(best), units))
@@ -230,7 +232,7 @@ def _in_weights(least: Array, best: Array, units: Units) -> tuple[Array, Array]:
 
 
 def advance(
-    sites: Sites, problem: Problem, state: ExactState, known: dict[tuple[int, ...], bool]
+    sites: HostSites, problem: DeviceSites, state: ExactState, known: dict[tuple[int, ...], bool]
 ) -> ExactState:
     """One batch, the nodes of the least bounds first."""
     order = np.lexsort((-state.lost, state.bounds))
@@ -291,7 +293,7 @@ def _children(decisions: np.ndarray, is_forced: np.ndarray, site: int) -> np.nda
 
 
 def _proven_bounds(
-    sites: Sites, found: Packing, num_nodes: int, known: dict[tuple[int, ...], bool]
+    sites: HostSites, found: Packing, num_nodes: int, known: dict[tuple[int, ...], bool]
 ) -> np.ndarray:
     """The bounds [num_nodes] of packings, with the subsystems that floats do not prove checked in
     fractions.
@@ -313,7 +315,7 @@ def _proven_bounds(
 
 @devices.host_jit
 def _visit(
-    problem: Problem, decisions: Array, coefficients: Array, offset: Array, need: Array
+    problem: DeviceSites, decisions: Array, coefficients: Array, offset: Array, need: Array
 ) -> _Visits:
     """The bounds and branching sites of a batch of nodes [b, s], which must be at least `need` [b]
     to be closed. The packings are guided by the best vote.
@@ -328,7 +330,7 @@ def _visit(
     return visits._replace(vote=votes.best_of(visits.vote))
 
 
-def _visit_one(problem: Problem, guide: Array, decisions: Array, need: Array) -> _Visits:
+def _visit_one(problem: DeviceSites, guide: Array, decisions: Array, need: Array) -> _Visits:
     rows, examples = problem
     live = examples.live
     size, is_open, hard = live.shape[0], live & (decisions == OPEN), live & (decisions == RIGHT)

@@ -14,7 +14,7 @@ from jax import lax
 from jboost.base import loops
 from jboost.base.types import Array
 from jboost.combine import pairs, votes
-from jboost.combine.votes import Arithmetic, Examples, Vote
+from jboost.combine.votes import Arithmetic, ScoredExamples, ThresholdVote
 
 # A smaller relative increase of the margin at the same loss is no improvement. Otherwise the moves
 # might never end.
@@ -24,14 +24,18 @@ _GAIN = 1e-3
 class _Descent(NamedTuple):
     """The state of the sweeps."""
 
-    vote: Vote
+    vote: ThresholdVote
     index: Array  # [] int32, of the next classifier
     idle: Array  # [] int32, moves since the last improvement
 
 
 def descend(
-    examples: Examples, starts: Array, directions: Array, arithmetic: Arithmetic, max_moves: int
-) -> Vote:
+    examples: ScoredExamples,
+    starts: Array,
+    directions: Array,
+    arithmetic: Arithmetic,
+    max_moves: int,
+) -> ThresholdVote:
     """The best vote found from several starts.
 
     Args:
@@ -51,7 +55,7 @@ def descend(
         candidate = votes.best_of(tried.vote)
         needed = descent.vote._replace(margin=descent.vote.margin * (1 + _GAIN))
         improves = votes.is_better(candidate, needed)
-        vote = Vote(
+        vote = ThresholdVote(
             *(
                 jnp.where(improves, new, old)
                 for new, old in zip(candidate, descent.vote, strict=True)
@@ -61,7 +65,7 @@ def descend(
             vote, (descent.index + 1) % num_directions, jnp.where(improves, 0, descent.idle + 1)
         )
 
-    def run(start: Array) -> Vote:
+    def run(start: Array) -> ThresholdVote:
         zero = jnp.zeros((), jnp.int32)
         first = _Descent(votes.vote_along(examples, start, arithmetic), zero, zero)
         last, _ = loops.bounded_loop(

@@ -17,15 +17,15 @@ from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.combine import bounds, branch_and_cut, infeasible, results, votes
 from jboost.combine.branch_and_cut import ExactInfo, ExactState, Units
-from jboost.combine.results import Found
+from jboost.combine.results import StrategyResult
 from jboost.combine.types import LinearVote
-from jboost.combine.votes import Arithmetic, Examples
+from jboost.combine.votes import Arithmetic, ScoredExamples
 
 _MAX_NODES = 1_000_000
 
 
 @devices.host_jit
-def _gather(scores: Array, labels: Array, weights: Array, mask: Array) -> Examples:
+def _gather(scores: Array, labels: Array, weights: Array, mask: Array) -> ScoredExamples:
     return votes.gather(scores, labels, weights, mask)
 
 
@@ -93,7 +93,9 @@ def _finish(
     proven bound `least` in integer weights. `short` is the status if its loss is above the bound.
     """
 
-    def run(examples: Examples, arithmetic: Arithmetic, direction: Array, least: Array) -> Found:
+    def run(
+        examples: ScoredExamples, arithmetic: Arithmetic, direction: Array, least: Array
+    ) -> StrategyResult:
         directions = jnp.stack([direction, _widest(examples, direction)])
         vote = results.best_at_lengths(examples, directions, arithmetic)
         return results.found(vote)._replace(
@@ -105,7 +107,7 @@ def _finish(
     )
 
 
-def _widest(examples: Examples, direction: Array) -> Array:
+def _widest(examples: ScoredExamples, direction: Array) -> Array:
     """The direction [d] that has right, by the largest height, the examples that the best vote
     along a direction [d] has right. Heights are relative to the largest coefficient of scaled
     scores.

@@ -34,7 +34,7 @@ _MOST_MULTIPLE = 24
 _NEARLY_INTEGER = 1e-6
 
 
-class Rows(NamedTuple):
+class SignedRows(NamedTuple):
     """Signed rows. Their scale and origin change no infeasible subsystem."""
 
     signed: Array  # [d + 1, n] float64, y_i ((x_i - centre) / unit, 1), of size at most 1
@@ -43,7 +43,7 @@ class Rows(NamedTuple):
     is_exact: Array  # [] bool, whether no centred coordinate was rounded
 
 
-class Outcome(NamedTuple):
+class SubsystemOutcome(NamedTuple):
     """The result of one program."""
 
     members: Array  # [d + 2] int32 examples of the basis, n or more for slacks
@@ -73,7 +73,7 @@ class _Basis(NamedTuple):
     num_pivots: Array  # [] int32
 
 
-def make_rows(columns: Array, live: Array, positive: Array) -> Rows:
+def make_rows(columns: Array, live: Array, positive: Array) -> SignedRows:
     """The signed rows of examples with scores `columns` [d, n]; rows are 0 where not live.
 
     The centre is the middle of the range, rounded to few bits, if this rounds no coordinate.
@@ -97,10 +97,10 @@ def make_rows(columns: Array, live: Array, positive: Array) -> Rows:
     is_exact = reduce.all_true((scaled * unit[:, None] == centred) | ~is_live, axis=(0, 1))
     signs = jnp.where(live, jnp.where(positive, 1.0, -1.0), 0.0).astype(columns.dtype)
     signed = jnp.concatenate([scaled * signs[None], signs[None]])
-    return Rows(signed, centre, unit, is_exact & jnp.all(jnp.isfinite(unit)))
+    return SignedRows(signed, centre, unit, is_exact & jnp.all(jnp.isfinite(unit)))
 
 
-def separate(rows: Rows, usable: Array, preferred: Array, near: Array) -> Outcome:
+def separate(rows: SignedRows, usable: Array, preferred: Array, near: Array) -> SubsystemOutcome:
     """An infeasible subsystem of the usable examples, or a direction that has them all right.
 
     Args:
@@ -121,7 +121,7 @@ def separate(rows: Rows, usable: Array, preferred: Array, near: Array) -> Outcom
         lambda basis: ~basis.has_ended & (basis.num_pivots < limit), step, first
     )
     slack = numerics.masked_sum(last.values, last.members >= size)
-    return Outcome(
+    return SubsystemOutcome(
         last.members,
         last.values,
         last.inverse,
@@ -159,7 +159,7 @@ def heights(signed: Array, direction: Array) -> Array:
     return jnp.sum(exact.rounded_product(signed, direction[:, None]), axis=0)
 
 
-def direction_of(rows: Rows, coefficients: Array, offset: Array) -> Array:
+def direction_of(rows: SignedRows, coefficients: Array, offset: Array) -> Array:
     """The direction [d + 1] of a vote with coefficients [d] and an offset."""
     moved = offset + jnp.sum(coefficients * rows.centre)
     return jnp.concatenate([coefficients * rows.unit, moved[None]])
@@ -217,7 +217,7 @@ def _pivot(signed: Array, usable: Array, preferred: Array, basis: _Basis) -> _Ba
     )
 
 
-def prove(rows: Rows, outcome: Outcome) -> Subsystem:
+def prove(rows: SignedRows, outcome: SubsystemOutcome) -> Subsystem:
     """The subsystem of an infeasible outcome, and whether exact multipliers are proven to exist."""
     signed = rows.signed
     size = signed.shape[1]

@@ -19,7 +19,7 @@ from jax import lax
 from jboost.base import loops, reduce
 from jboost.base.types import Array
 from jboost.combine import infeasible
-from jboost.combine.infeasible import Rows, Subsystem
+from jboost.combine.infeasible import SignedRows, Subsystem
 
 _NO_LIMIT = 2**31 - 1  # of pivots
 
@@ -129,7 +129,7 @@ class _Turn(NamedTuple):
 
 def pack(
     packing: Packing,
-    rows: Rows,
+    rows: SignedRows,
     hard: Array,
     guide: Array,
     need: Array,
@@ -212,7 +212,9 @@ def _added(
     )
 
 
-def pack_part(packing: Packing, rows: Rows, part: Array, guide: Array, max_pivots: int) -> Packing:
+def pack_part(
+    packing: Packing, rows: SignedRows, part: Array, guide: Array, max_pivots: int
+) -> Packing:
     """The packing with subsystems of the examples of a part, whose indices [k] are those of the
     examples, or n and more for none. The arguments are those of `pack`, without hard examples.
     """

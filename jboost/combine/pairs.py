@@ -12,7 +12,7 @@ from jax import lax
 from jboost.base import devices
 from jboost.base.types import Array
 from jboost.combine import votes
-from jboost.combine.votes import Arithmetic, Examples, Vote, linear_scores
+from jboost.combine.votes import Arithmetic, ScoredExamples, ThresholdVote, linear_scores
 from jboost.pair.separator import optimal_separator
 from jboost.pair.sweep import SweepConfig
 
@@ -24,11 +24,11 @@ class Pairing(NamedTuple):
     """The exact combination of two votes."""
 
     normal: Array  # [2] of the separator in the plane of their scores; 0 where a constant is best
-    vote: Vote  # along the combined direction
+    vote: ThresholdVote  # along the combined direction
 
 
 def pair_with_each(
-    examples: Examples, left: Array, rights: Array, wanted: Array, arithmetic: Arithmetic
+    examples: ScoredExamples, left: Array, rights: Array, wanted: Array, arithmetic: Arithmetic
 ) -> Pairing:
     """The exact combinations of one direction with each of several.
 

@@ -30,7 +30,7 @@ from jboost.combine.votes import Arithmetic
 __all__ = ["PairwiseBoosting", "finish", "fit", "init", "step"]
 
 
-class Memory(NamedTuple):
+class PairwiseMemory(NamedTuple):
     """The state of the booster between rounds."""
 
     adaboost: Any  # the memory of AdaBoost
@@ -39,7 +39,7 @@ class Memory(NamedTuple):
     columns: Array  # [capacity, m] outputs of the hypotheses; 0 in slots that are not in use
 
 
-class _Round(NamedTuple):
+class _PairwiseRound(NamedTuple):
     """The results of a round, in the dtypes outside the 64-bit scope."""
 
     votes: Array  # [capacity]
@@ -68,14 +68,14 @@ class PairwiseBoosting(boosting.Booster):
         error = _error(
             dataset, (jnp.sign(dataset.labels) != constant) & dataset.mask, nothing.dtype
         )
-        memory = Memory(first.memory, first.votes, nothing, columns)
+        memory = PairwiseMemory(first.memory, first.votes, nothing, columns)
         absorbed = boosting.before_first_round(
             memory, first.example_weights, _certify(error, first.example_weights), capacity
         )
         return absorbed._replace(constant=constant)
 
     def absorb(
-        self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
+        self, memory: PairwiseMemory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
     ) -> Absorbed:
         """One round: updates AdaBoost's vote, then finds the best vote in the two planes."""
         now = AdaBoost().absorb(
@@ -92,7 +92,7 @@ class PairwiseBoosting(boosting.Booster):
         is_useless = now.status == int(Status.NO_EDGE)
         status = jnp.where(is_useless, int(Status.NO_EDGE), int(Status.UNFINISHED))
         return Absorbed(
-            memory=Memory(now.memory, guide, combined.direction, columns),
+            memory=PairwiseMemory(now.memory, guide, combined.direction, columns),
             example_weights=now.example_weights,
             slots=now.slots,
             votes=jnp.stack([combined.votes, combined.votes], axis=1),
@@ -129,7 +129,7 @@ def _share(weights: Array, mask: Array, wrong: Array, dtype: Any) -> Array:
 
 def _combine(
     dataset: Dataset, columns: Array, direction: Array, newest: Array, guide: Array
-) -> _Round:
+) -> _PairwiseRound:
     """The best vote in the planes that a direction [capacity] spans with the newest hypothesis and
     with the guide.
     """
@@ -144,7 +144,7 @@ def _combine(
         direction: Array,
         newest: Array,
         guide: Array,
-    ) -> _Round:
+    ) -> _PairwiseRound:
         examples = votes.gather(columns.T, labels, weights, mask)
         given = jnp.stack([direction, newest, guide]).astype(examples.columns.dtype)
         left, *rights = jax.vmap(lambda one: votes.shorten(one, arithmetic))(given)
@@ -156,7 +156,7 @@ def _combine(
         coefficients = jnp.where(is_constant, 0.0, best.coefficients)
         constant = jnp.where(is_constant, jnp.sign(best.offset), best.offset)
         wrong = votes.evaluate(examples, coefficients, constant, arithmetic).wrong
-        return _Round(
+        return _PairwiseRound(
             votes=coefficients.astype(dtype),
             constant=constant.astype(dtype),
             direction=jnp.where(is_constant, rights[1], best.coefficients).astype(dtype),

@@ -13,14 +13,14 @@ from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.combine import agglomerate, bounds, votes
 from jboost.combine.types import InfeasibleSubsystems, LinearVote
-from jboost.combine.votes import Arithmetic, Examples, Vote
+from jboost.combine.votes import Arithmetic, ScoredExamples, ThresholdVote
 from jboost.pair.sweep.instance import meets
 
 # An optimal direction is rounded at so many different lengths, and the best of these votes is used.
 _NUM_LENGTHS = 32
 
 
-class Found(NamedTuple):
+class StrategyResult(NamedTuple):
     """The result of a strategy, from the 64-bit scope."""
 
     coefficients: Array  # [d]
@@ -29,10 +29,12 @@ class Found(NamedTuple):
     lower_bound: Array  # [] the same in the unit of the weights, rounded down
 
 
-Strategy = Callable[..., Found]  # (examples, arithmetic, arrays from outside the 64-bit scope)
+Strategy = Callable[
+    ..., StrategyResult
+]  # (examples, arithmetic, arrays from outside the 64-bit scope)
 
 
-def found(vote: Vote) -> Found:
+def found(vote: ThresholdVote) -> StrategyResult:
     """A vote of a heuristic, which proves no bound; a constant has coefficients 0."""
     is_constant = jnp.isinf(vote.offset)
     return unproven(
@@ -41,12 +43,16 @@ def found(vote: Vote) -> Found:
     )
 
 
-def unproven(coefficients: Array, offset: Array) -> Found:
+def unproven(coefficients: Array, offset: Array) -> StrategyResult:
     """Coefficients [d] and a finite offset without a bound."""
-    return Found(coefficients, offset, jnp.zeros((), jnp.int64), jnp.zeros((), coefficients.dtype))
+    return StrategyResult(
+        coefficients, offset, jnp.zeros((), jnp.int64), jnp.zeros((), coefficients.dtype)
+    )
 
 
-def best_at_lengths(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vote:
+def best_at_lengths(
+    examples: ScoredExamples, directions: Array, arithmetic: Arithmetic
+) -> ThresholdVote:
     """The best vote along directions [p, d] at several lengths, which the float type of the vote
     rounds differently, or along a classifier alone.
     """
@@ -56,7 +62,7 @@ def best_at_lengths(examples: Examples, directions: Array, arithmetic: Arithmeti
     return agglomerate.best_alone(examples, directions, arithmetic)
 
 
-def directions_of(examples: Examples, *further: Array) -> Array:
+def directions_of(examples: ScoredExamples, *further: Array) -> Array:
     """The directions of the classifiers, then the further ones [d], as rows."""
     wide, size = examples.columns.dtype, examples.columns.shape[0]
     return jnp.concatenate(
@@ -89,7 +95,7 @@ def solve_votes(
     """Runs a strategy in the 64-bit scope, and makes a `LinearVote` of its result.
 
     Args:
-      strategy: (examples, arithmetic, *beside) -> `Found`. Its examples are `padded`.
+      strategy: (examples, arithmetic, *beside) -> `StrategyResult`. Its examples are `padded`.
       scores: [n, d]; with labels, weights and mask as `fit` takes them.
       beside: further arguments of the strategy.
       is_allowed: [] bool, whether further arguments are valid; if not, the status is INVALID_INPUT.
@@ -120,7 +126,7 @@ def solve_votes(
 
 
 def _certified(
-    examples: Examples, best: Found, valid: Array, short: Array, dtype: jnp.dtype
+    examples: ScoredExamples, best: StrategyResult, valid: Array, short: Array, dtype: jnp.dtype
 ) -> LinearVote:
     """The vote with its loss, its bounds and its status; NaN and INVALID_INPUT if not `valid`."""
     evaluated = votes.evaluate(examples, best.coefficients, best.offset, Arithmetic(str(dtype)))

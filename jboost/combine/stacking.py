@@ -23,7 +23,7 @@ class LogOdds(NamedTuple):
     offset: Array  # []
 
 
-class _Newton(NamedTuple):
+class _LogisticNewton(NamedTuple):
     parameters: Array  # [d + 1]
     objective: Array  # []
     decrease: Array  # [] of the last step
@@ -86,7 +86,7 @@ def _minimise(design: Array, shares: Array, ridge: Array) -> Array:
         losses = jnp.where(shares > 0, shares * jax.nn.softplus(-margins(parameters)), 0.0)
         return jnp.sum(losses) + jnp.sum(ridge * parameters * parameters) / 2
 
-    def step(state: _Newton) -> _Newton:
+    def step(state: _LogisticNewton) -> _LogisticNewton:
         doubts = jax.nn.sigmoid(-margins(state.parameters))
         gradient = ridge * state.parameters - jnp.matmul(
             shares * doubts, design, precision=lax.Precision.HIGHEST
@@ -105,7 +105,7 @@ def _minimise(design: Array, shares: Array, ridge: Array) -> Array:
         best = jnp.nanargmin(jnp.where(jnp.isnan(objectives), jnp.inf, objectives))
         falls = objectives[best] < state.objective
         parameters = jnp.where(falls, candidates[best], state.parameters)
-        return _Newton(
+        return _LogisticNewton(
             parameters,
             jnp.where(falls, objectives[best], state.objective),
             jnp.where(falls, state.objective - objectives[best], 0.0),
@@ -113,7 +113,7 @@ def _minimise(design: Array, shares: Array, ridge: Array) -> Array:
 
     start = jnp.zeros_like(ridge)
     first = objective(start)
-    state = _Newton(start, first, jnp.full_like(first, jnp.inf))
+    state = _LogisticNewton(start, first, jnp.full_like(first, jnp.inf))
     last, _ = loops.bounded_loop(
         step, lambda state: state.decrease > 2 * eps * state.objective, state, max_checks=_MAX_STEPS
     )

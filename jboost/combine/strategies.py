@@ -22,10 +22,16 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.combine import agglomerate, coordinate, exact, stacking
 from jboost.combine.branch_and_cut import ExactState
-from jboost.combine.results import Found, best_at_lengths, directions_of, found, solve_votes
+from jboost.combine.results import (
+    StrategyResult,
+    best_at_lengths,
+    directions_of,
+    found,
+    solve_votes,
+)
 from jboost.combine.stacking import LogOdds
 from jboost.combine.types import LinearVote
-from jboost.combine.votes import Arithmetic, Examples
+from jboost.combine.votes import Arithmetic, ScoredExamples
 from jboost.pair.separator import optimal_separator
 
 STRATEGIES = ("greedy", "hierarchical", "coordinate", "exact")
@@ -233,7 +239,7 @@ def _fit(
         if with_stacking
     ]
 
-    def run(examples: Examples, arithmetic: Arithmetic, *stacked: Array) -> Found:
+    def run(examples: ScoredExamples, arithmetic: Arithmetic, *stacked: Array) -> StrategyResult:
         directions = directions_of(examples, *stacked)
         if strategy == "greedy":
             return found(agglomerate.greedy(examples, directions, arithmetic))
@@ -261,7 +267,7 @@ def _stacked(scores: Array, labels: Array, weights: Array, mask: Array) -> Array
     )
 
 
-def _optimum(examples: Examples, arithmetic: Arithmetic) -> Found:
+def _optimum(examples: ScoredExamples, arithmetic: Arithmetic) -> StrategyResult:
     """The optimum of two or three classifiers; if there is only one, the other has the score 0."""
     signs, factors = jnp.where(examples.positive, 1, -1), _toward_one_unit(examples.columns)
     scaled = examples.columns * factors[:, None]

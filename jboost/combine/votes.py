@@ -32,7 +32,7 @@ class Arithmetic:
         return 4 * (num_terms + 4) * float(jnp.finfo(self.evaluated_in).eps)
 
 
-class Examples(NamedTuple):
+class ScoredExamples(NamedTuple):
     """The problem in internal form: n examples with the scores of d classifiers."""
 
     columns: Array  # [d, n] float64, 0 where not live
@@ -46,7 +46,7 @@ class Examples(NamedTuple):
     faithful: Array  # [] bool, whether the columns equal the scores that were passed
 
 
-class Vote(NamedTuple):
+class ThresholdVote(NamedTuple):
     """A direction with its best threshold. If a constant classifier is best, the offset is infinite
     and the direction is kept.
     """
@@ -64,7 +64,7 @@ class Evaluated(NamedTuple):
     margin: Array  # []
 
 
-def gather(scores: Array, labels: Array, weights: Array, mask: Array) -> Examples:
+def gather(scores: Array, labels: Array, weights: Array, mask: Array) -> ScoredExamples:
     """The examples from arrays scores [n, d], labels, weights and mask [n]. They are all 0 if a
     value is not allowed.
     """
@@ -77,7 +77,7 @@ def gather(scores: Array, labels: Array, weights: Array, mask: Array) -> Example
     weights = jnp.where(live, weights, jnp.zeros((), weights.dtype)).astype(wide)
     integers, unit, rounding = scale_weights(weights)
     columns = scores.T.astype(wide) + jnp.zeros((), wide)
-    return Examples(
+    return ScoredExamples(
         columns,
         live,
         live & (labels > 0),
@@ -111,7 +111,9 @@ def blend(left: Array, right: Array, normal: Array, arithmetic: Arithmetic) -> A
     return shorten(jnp.where(is_constant, left, blended), arithmetic)
 
 
-def vote_along(examples: Examples, coefficients: Array, arithmetic: Arithmetic) -> Vote:
+def vote_along(
+    examples: ScoredExamples, coefficients: Array, arithmetic: Arithmetic
+) -> ThresholdVote:
     """The best vote along a direction or its negation: the least loss, then the largest margin,
     over all thresholds and both constants.
 
@@ -145,7 +147,7 @@ def vote_along(examples: Examples, coefficients: Array, arithmetic: Arithmetic) 
     threshold = middle[jnp.where(against, chosen - low.shape[0], chosen)]
     constant = jnp.where(negatives <= weight - negatives, jnp.inf, -jnp.inf)
     against = against & ~is_constant
-    return Vote(
+    return ThresholdVote(
         coefficients=jnp.where(against, -coefficients, coefficients),
         offset=jnp.where(is_constant, constant, jnp.where(against, threshold, -threshold)),
         loss=least,
@@ -153,22 +155,24 @@ def vote_along(examples: Examples, coefficients: Array, arithmetic: Arithmetic) 
     )
 
 
-def is_better(candidate: Vote, incumbent: Vote) -> Array:
+def is_better(candidate: ThresholdVote, incumbent: ThresholdVote) -> Array:
     """Whether a vote has a smaller loss, or the same loss and a larger margin, [] bool."""
     return (candidate.loss < incumbent.loss) | (
         (candidate.loss == incumbent.loss) & (candidate.margin > incumbent.margin)
     )
 
 
-def better(candidate: Vote, incumbent: Vote) -> Vote:
+def better(candidate: ThresholdVote, incumbent: ThresholdVote) -> ThresholdVote:
     """The better of two votes; the second one if they tie."""
     wins = is_better(candidate, incumbent)
-    return Vote(*(jnp.where(wins, new, old) for new, old in zip(candidate, incumbent, strict=True)))
+    return ThresholdVote(
+        *(jnp.where(wins, new, old) for new, old in zip(candidate, incumbent, strict=True))
+    )
 
 
-def best_of(votes: Vote) -> Vote:
+def best_of(votes: ThresholdVote) -> ThresholdVote:
     """The best of votes with leading axis [p]; the first one among ties."""
-    return Vote(*(field[best_index(votes.loss, votes.margin)] for field in votes))
+    return ThresholdVote(*(field[best_index(votes.loss, votes.margin)] for field in votes))
 
 
 def best_index(losses: Array, margins: Array) -> Array:
@@ -181,7 +185,7 @@ def best_index(losses: Array, margins: Array) -> Array:
 
 
 def evaluate(
-    examples: Examples, coefficients: Array, offset: Array, arithmetic: Arithmetic
+    examples: ScoredExamples, coefficients: Array, offset: Array, arithmetic: Arithmetic
 ) -> Evaluated:
     """The examples that a vote with a finite offset misclassifies, or may misclassify by rounding;
     and the margin of the others.
@@ -205,7 +209,7 @@ def _length(coefficients: Array) -> Array:
     return jnp.sqrt(jnp.sum(exact.rounded_product(relative, relative))) * size
 
 
-def _tolerance(examples: Examples, coefficients: Array, arithmetic: Arithmetic) -> Array:
+def _tolerance(examples: ScoredExamples, coefficients: Array, arithmetic: Arithmetic) -> Array:
     """Twice the distance from the threshold at which no rounding can change the sign of a score,
     [].
     """

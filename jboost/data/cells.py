@@ -14,7 +14,7 @@ import numpy as np
 
 from jboost.data import dates
 from jboost.data.dialect import Reading
-from jboost.data.kinds import DATE, GROUPED, NUMBER, PERCENT, TRUTH, Kind
+from jboost.data.kinds import DATE, GROUPED, NUMBER, PERCENT, TRUTH, ColumnKind
 from jboost.data.table import where
 
 EXACT = 2.0**53  # smaller integers are floats of 64 bits
@@ -28,7 +28,7 @@ _LONGEST_SHOWN = 60  # the largest number of characters of a cell in a message
 
 
 @dataclasses.dataclass(frozen=True)
-class Column:
+class ColumnCells:
     """The cells of a column and their lines in the file."""
 
     source: str
@@ -79,7 +79,7 @@ def shown(text: str) -> str:
     return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}..."
 
 
-def to_numbers(column: Column, kind: Kind) -> np.ndarray:
+def to_numbers(column: ColumnCells, kind: ColumnKind) -> np.ndarray:
     """The values [m] float64 of a column that is not categorical, NaN where missing.
 
     Raises:
@@ -99,7 +99,7 @@ def to_numbers(column: Column, kind: Kind) -> np.ndarray:
     return values
 
 
-def _values_of(column: Column, kind: Kind, is_odd: np.ndarray) -> list[float]:
+def _values_of(column: ColumnCells, kind: ColumnKind, is_odd: np.ndarray) -> list[float]:
     """The values of the cells that are not plain numbers."""
     missing = column.reading.missing | column.dash
     table: dict[str, float] = {}
@@ -118,7 +118,7 @@ def _values_of(column: Column, kind: Kind, is_odd: np.ndarray) -> list[float]:
     return [table[cell] for cell in odd.to_list()]
 
 
-def to_texts(column: Column) -> np.ndarray:
+def to_texts(column: ColumnCells) -> np.ndarray:
     """The values [m] object of a categorical column, without surrounding blanks, None where
     missing.
     """
@@ -130,7 +130,7 @@ def to_texts(column: Column) -> np.ndarray:
     return values
 
 
-def describe(column: Column, kind: Kind, values: np.ndarray) -> str | None:
+def describe(column: ColumnCells, kind: ColumnKind, values: np.ndarray) -> str | None:
     """A note for reports on how a column was read as `values` [m]; None for plain numbers and
     text."""
     if kind.name == NUMBER and column.cells.str.contains(r"^\s*0[0-9]+\s*$").any():
@@ -203,7 +203,7 @@ def _numbers_of(cells: Any, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
     return values, is_odd & (cells != "").to_numpy() if is_odd.any() else is_odd
 
 
-def _value(text: str, kind: Kind, decimal: str | None) -> float | None:
+def _value(text: str, kind: ColumnKind, decimal: str | None) -> float | None:
     if kind.name == PERCENT:
         return percentage(text, decimal)
     if kind.name == DATE:
@@ -216,7 +216,7 @@ def _value(text: str, kind: Kind, decimal: str | None) -> float | None:
     return plain_number(text, decimal)
 
 
-def expected(kind: Kind) -> str:
+def expected(kind: ColumnKind) -> str:
     """The part of a message that tells what is expected of a cell."""
     wanted = {
         NUMBER: "a number is expected",
@@ -230,13 +230,13 @@ def expected(kind: Kind) -> str:
     return f"{wanted[kind.name]}: correct the cell, or leave it empty if it is unknown"
 
 
-def _not_numeric(column: Column, row: int) -> ValueError:
+def _not_numeric(column: ColumnCells, row: int) -> ValueError:
     line = "" if column.lines is None else f" (line {column.lines[row]})"
     found = (
         f"column '{column.name}' is not numeric: row {row + 1} holds"
         f" {shown(column.cells[row])!r}{line}"
     )
-    return ValueError(f"{column.source}: {found}; {expected(Kind(NUMBER))}")
+    return ValueError(f"{column.source}: {found}; {expected(ColumnKind(NUMBER))}")
 
 
 def percentage(text: str, decimal: str | None) -> float | None:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from jboost.data import cells, dates, dialect, kinds, recognition, sources
-from jboost.data.cells import Column
+from jboost.data.cells import ColumnCells
 from jboost.data.dialect import Reading
-from jboost.data.kinds import Kind
+from jboost.data.kinds import ColumnKind
 from jboost.data.records import Records, read_records
 from jboost.data.table import label_text, where
 
@@ -79,7 +79,7 @@ class DataFile:
         )
         return is_whole, reasons
 
-    def column(self, name: str) -> Column | None:
+    def column(self, name: str) -> ColumnCells | None:
         """The cells of a column as text; None if it has another type. Raises ValueError if two
         columns have the name."""
         places = self.places[name]
@@ -92,7 +92,7 @@ class DataFile:
             )
         return self._first_column(name)
 
-    def _first_column(self, name: str) -> Column | None:
+    def _first_column(self, name: str) -> ColumnCells | None:
         import polars
 
         series = self.frame[:, self.places[name][0]]
@@ -100,7 +100,7 @@ class DataFile:
             series = series.cast(polars.String)
         if series.dtype != polars.String:
             return None
-        return Column(
+        return ColumnCells(
             self.source,
             name,
             series if self.records else series.fill_null(""),
@@ -110,7 +110,7 @@ class DataFile:
 
     def recognise(
         self, name: str, *, is_lenient: bool = False, is_feature: bool = True
-    ) -> tuple[Kind, np.ndarray, str | None] | None:
+    ) -> tuple[ColumnKind, np.ndarray, str | None] | None:
         """The kind of a column of training data, its values, and a note for reports; None if it is
         neither numbers nor text. A column that is no feature may be an identifier.
 
@@ -131,10 +131,10 @@ class DataFile:
         except ValueError:
             if not is_lenient:
                 raise
-            kind, values = Kind(kinds.TEXT), cells.to_texts(column)
+            kind, values = ColumnKind(kinds.TEXT), cells.to_texts(column)
         return kind, values, cells.describe(column, kind, values)
 
-    def read(self, name: str, kind: Kind) -> np.ndarray:
+    def read(self, name: str, kind: ColumnKind) -> np.ndarray:
         """The values of a column of a known kind."""
         column = self.column(name)
         if column is None:
@@ -190,16 +190,16 @@ class DataFile:
         """Whether a column of a typed file has a text type. Its cells may still be numbers."""
         return self.records is None and name not in self.reading.dates
 
-    def _recognise_typed(self, name: str) -> tuple[Kind, np.ndarray, str | None] | None:
+    def _recognise_typed(self, name: str) -> tuple[ColumnKind, np.ndarray, str | None] | None:
         import polars
 
         series = self.frame[name]
         dtype = series.dtype
         if name in self.reading.categorical and (dtype.is_numeric() or dtype == polars.Boolean):
             values = _typed_texts(series)
-            return Kind(kinds.TEXT), values, None
+            return ColumnKind(kinds.TEXT), values, None
         if dtype.is_numeric() or dtype in (polars.Boolean, polars.Null):
-            kind = Kind(kinds.TRUTH if dtype == polars.Boolean else kinds.NUMBER)
+            kind = ColumnKind(kinds.TRUTH if dtype == polars.Boolean else kinds.NUMBER)
             values = self._typed_numbers(name, kind)
             is_large = (np.abs(values) >= cells.EXACT) & dtype.is_integer()
             integers = series.filter(is_large).unique().to_list() if is_large.any() else []
@@ -207,7 +207,7 @@ class DataFile:
         if dtype not in (polars.Date, polars.Datetime) or name not in self.reading.dates:
             return None
         days = _days_of(series)
-        kind = Kind(
+        kind = ColumnKind(
             kinds.DATE,
             order=dates.YEAR_FIRST,
             origin=float(np.floor(np.nanmin(days))) if not np.isnan(days).all() else 0.0,
@@ -218,7 +218,7 @@ class DataFile:
             f"column '{name}' is read as days since {dates.text(kind.origin)}",
         )
 
-    def _typed_numbers(self, name: str, kind: Kind) -> np.ndarray:
+    def _typed_numbers(self, name: str, kind: ColumnKind) -> np.ndarray:
         import polars
 
         series = self.frame[name]

@@ -15,7 +15,7 @@ NUMBER, PERCENT, GROUPED, TRUTH, DATE, TEXT = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class ColumnKind:
     """The format of the cells of a column."""
 
     name: str  # NUMBER, PERCENT, GROUPED, TRUTH, DATE or TEXT

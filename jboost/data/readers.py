@@ -19,7 +19,7 @@ import numpy as np
 from jboost.data import cells
 from jboost.data.data_file import open_file
 from jboost.data.dialect import MISSING, Reading
-from jboost.data.kinds import Kind
+from jboost.data.kinds import ColumnKind
 from jboost.data.table import Table, count_missing, map_labels, require_columns
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def read_table(
     chosen = [name for name in file.names if name not in left_out]
     numeric: dict[str, np.ndarray] = {}
     categorical: dict[str, np.ndarray] = {}
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, ColumnKind] = {}
     notes, others = list(file.notes), []
     for name in chosen:
         found = file.recognise(
@@ -142,7 +142,7 @@ def read_table(
 
 def read_new_rows(
     path: str | os.PathLike[str],
-    kinds: Mapping[str, Kind],
+    kinds: Mapping[str, ColumnKind],
     *,
     reading: Reading = Reading(),
     like: Reading = Reading(),
@@ -167,7 +167,7 @@ def read_new_rows(
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "new.csv"
     >>> _ = path.write_text("who,age,colour\\na,31,?\\n\\nb\\n")
-    >>> rows = read_new_rows(path, {"age": Kind("number")}, reading=Reading(id="who"))
+    >>> rows = read_new_rows(path, {"age": ColumnKind("number")}, reading=Reading(id="who"))
     >>> rows.table.numeric["age"].tolist(), rows.ids, [reason[:12] for reason in rows.reasons]
     ([31.0], ('a', '', 'b'), ['', 'a blank line', '1 field, and'])
     """
@@ -207,7 +207,7 @@ def read_new_rows(
     return NewRows(table, is_usable, reasons, id_name or "", ids, tuple(notes))
 
 
-def _unseen(name: str, values: np.ndarray, kind: Kind, reading: Reading) -> list[str]:
+def _unseen(name: str, values: np.ndarray, kind: ColumnKind, reading: Reading) -> list[str]:
     """Notes on categories that did not occur in training."""
     seen = set(kind.categories)
     unseen = Counter(value for value in values if value is not None and value not in seen)

@@ -18,14 +18,14 @@ from jboost.data import dates
 from jboost.data.cells import (
     THOUSANDS,
     TRUTHS,
-    Column,
+    ColumnCells,
     expected,
     is_grouped,
     percentage,
     plain_number,
     to_numbers,
 )
-from jboost.data.kinds import DATE, GROUPED, NUMBER, PERCENT, TEXT, TRUTH, Kind
+from jboost.data.kinds import DATE, GROUPED, NUMBER, PERCENT, TEXT, TRUTH, ColumnKind
 
 _OTHER_DECIMAL = "other decimal"
 _STYLES = {  # of cells that a person would read as numbers
@@ -43,7 +43,7 @@ _LEAST_GROUPED = 0.1
 _FEWEST_TEXTS, _DISTINCT = 20, 0.9
 
 
-def recognise(column: Column, *, is_feature: bool = True) -> Kind:
+def recognise(column: ColumnCells, *, is_feature: bool = True) -> ColumnKind:
     """The kind of a column of training data.
 
     Raises:
@@ -53,31 +53,31 @@ def recognise(column: Column, *, is_feature: bool = True) -> Kind:
     """
     reading = column.reading
     if column.name in reading.categorical:
-        return Kind(TEXT)
+        return ColumnKind(TEXT)
     texts = _odd_texts(column)
     if column.name in reading.dates:
         return _date_kind(column)
     if not texts:
-        return Kind(NUMBER)
+        return ColumnKind(NUMBER)
     plain = column.numbers[column.is_plain]
     num_plain, largest = len(np.unique(plain)), float(np.abs(plain).max(initial=0.0))
     known = texts.keys() - column.dash
     if all(plain_number(text, reading.decimal) is not None for text in known):
-        return Kind(NUMBER) if known or num_plain else Kind(TEXT)
+        return ColumnKind(NUMBER) if known or num_plain else ColumnKind(TEXT)
     if not num_plain and all(text.lower() in TRUTHS for text in known):
-        return Kind(TRUTH)
+        return ColumnKind(TRUTH)
     if not num_plain and all(percentage(text, reading.decimal) is not None for text in known):
-        return Kind(PERCENT)
+        return ColumnKind(PERCENT)
     group = _thousands(known, texts, len(plain), largest, reading.decimal)
     if group:
-        return Kind(GROUPED, group)
+        return ColumnKind(GROUPED, group)
     _refuse_mixture(column, known, num_plain)
     if is_feature:
         _refuse_identifier(column, texts)
-    return Kind(TEXT)
+    return ColumnKind(TEXT)
 
 
-def recognise_text(column: Column, *, is_feature: bool = True) -> Kind:
+def recognise_text(column: ColumnCells, *, is_feature: bool = True) -> ColumnKind:
     """The kind of a column of text type in a typed file. Raises ValueError for an identifier, if
     the column is a feature.
     """
@@ -89,17 +89,17 @@ def recognise_text(column: Column, *, is_feature: bool = True) -> Kind:
             if text.lower() not in column.reading.missing
         }
         _refuse_identifier(column, counts)
-    return Kind(TEXT)
+    return ColumnKind(TEXT)
 
 
-def _from_first_date(column: Column, kind: Kind) -> Kind:
+def _from_first_date(column: ColumnCells, kind: ColumnKind) -> ColumnKind:
     """The kind of dates whose day 0 is the first date of the column."""
     values = to_numbers(column, kind)
     known = values[~np.isnan(values)]
     return dataclasses.replace(kind, origin=float(np.floor(known.min()))) if len(known) else kind
 
 
-def _odd_texts(column: Column) -> Counter[str]:
+def _odd_texts(column: ColumnCells) -> Counter[str]:
     """The counts of the cells that are neither plain numbers nor missing, by their text without
     surrounding blanks."""
     texts: Counter[str] = Counter()
@@ -134,7 +134,7 @@ def _thousands(
     return ""
 
 
-def _refuse_mixture(column: Column, known: Set[str], num_plain: int) -> None:
+def _refuse_mixture(column: ColumnCells, known: Set[str], num_plain: int) -> None:
     """Raises ValueError if at least half of the distinct cells are dates, or numbers of any style,
     but not all cells are."""
     if len(known) > _MOST_LOOKED_AT and 10 * num_plain < len(known):
@@ -190,7 +190,7 @@ def _style(text: str, decimal: str | None) -> str:
     return DATE if dates.is_date(text) else TEXT
 
 
-def _refuse_identifier(column: Column, counts: Mapping[str, int]) -> None:
+def _refuse_identifier(column: ColumnCells, counts: Mapping[str, int]) -> None:
     total, name = sum(counts.values()), shlex.quote(column.name)
     if total >= _FEWEST_TEXTS and len(counts) > _DISTINCT * total:
         row = column.first(set(counts))
@@ -202,7 +202,7 @@ def _refuse_identifier(column: Column, counts: Mapping[str, int]) -> None:
         )
 
 
-def _date_kind(column: Column) -> Kind:
+def _date_kind(column: ColumnCells) -> ColumnKind:
     """The kind of a column that is declared to contain dates. Raises ValueError if a cell is not a
     date, or if the order of day and month is ambiguous."""
     written = [
@@ -211,10 +211,10 @@ def _date_kind(column: Column) -> Kind:
         if text.lower() not in column.reading.missing | column.dash
     ]
     if not written:
-        return Kind(NUMBER)
+        return ColumnKind(NUMBER)
     orders = dates.order_of(written)
     if len(orders) == 1:
-        return _from_first_date(column, Kind(DATE, order=orders[0]))
+        return _from_first_date(column, ColumnKind(DATE, order=orders[0]))
     if len(orders) > 1:
         row = column.first(set(written))
         raise column.refusal(
@@ -224,4 +224,4 @@ def _date_kind(column: Column) -> Kind:
     each = Counter(order for text in written for order in dates.order_of([text]))
     usual = each.most_common(1)[0][0] if each else dates.YEAR_FIRST
     odd = {text for text in written if dates.days(text, usual) is None}
-    raise column.refusal(column.first(odd), expected(Kind(DATE, order=usual)))
+    raise column.refusal(column.first(odd), expected(ColumnKind(DATE, order=usual)))

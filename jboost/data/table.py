@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jboost.data.dialect import Reading
-from jboost.data.kinds import Kind
+from jboost.data.kinds import ColumnKind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Table:
     notes: tuple[str, ...] = ()  # notes for the report
     lines: np.ndarray | None = None  # [m] the line of a text file at which each row begins
     # name -> the kind of the column in the file
-    kinds: Mapping[str, Kind] = dataclasses.field(default_factory=dict)
+    kinds: Mapping[str, ColumnKind] = dataclasses.field(default_factory=dict)
     reading: Reading | None = None  # the options with which the file was read
 
     def line(self, row: int) -> str:

@@ -4,8 +4,7 @@ hypotheses, found by a linear program (Naish-Guzman, Holden and Paquet).
 
 from jboost.example_weights.bounds import recompute_bounds
 from jboost.example_weights.choice import PenaltyChoice, PenaltyChoiceState, choose_penalty
-from jboost.example_weights.large import State as LargeState
-from jboost.example_weights.large import fit_large
+from jboost.example_weights.large import LargeState, fit_large
 from jboost.example_weights.sampling import SampledScores, sample_scores
 from jboost.example_weights.solve import Config, fit, validate
 from jboost.example_weights.types import ExampleWeightModel, compact

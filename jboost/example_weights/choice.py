@@ -59,7 +59,7 @@ class PenaltyChoice(NamedTuple):
 class PenaltyChoiceState(NamedTuple):
     """The state of `choose_penalty` between two penalties."""
 
-    points: game.Point  # fields [F, ...], the last iterate of each fold
+    points: game.ScaledGamePoint  # fields [F, ...], the last iterate of each fold
     wrong: np.ndarray  # [F, k] held-out examples misclassified, +inf where not yet known
     statuses: np.ndarray  # [F, k] int32, TIME_LIMIT where not yet known
     num_done: np.ndarray  # [] int32, penalties so far
@@ -158,7 +158,7 @@ def choose_penalty(
     tolerance = default_tolerance() if tolerance is None else tolerance
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
     config = check.config("config", Config(sparse=False) if config is None else config, Config)
-    given = _Given(inputs, penalties, key if split is None else None, split, tolerance)
+    given = _ChoiceArguments(inputs, penalties, key if split is None else None, split, tolerance)
     if on_step is None and initial is None:
         return _choose(given, num_folds=num_folds, config=config)
     check.can_be_watched(on_step, (given, initial), between="penalties")
@@ -183,7 +183,7 @@ def _validate_split(held_out: ArrayLike, mask: Array) -> Array:
     return folds_of
 
 
-class _Given(NamedTuple):
+class _ChoiceArguments(NamedTuple):
     """The arguments of a choice."""
 
     inputs: Inputs
@@ -216,7 +216,7 @@ _OF_FOLD = _Trial(None, None, None, None, None, 0)  # type: ignore[arg-type]
 
 @functools.partial(jax.jit, static_argnames=("num_folds", "config"))
 def _choose(
-    given: _Given,
+    given: _ChoiceArguments,
     *,
     num_folds: int,
     config: Config,
@@ -231,7 +231,7 @@ def _choose(
 
 
 def _drive(
-    given: _Given,
+    given: _ChoiceArguments,
     *,
     num_folds: int,
     config: Config,
@@ -267,7 +267,7 @@ def _drive(
 
 
 def _first_state(
-    inputs: Inputs, trial: _Trial, points: game.Point, config: Config
+    inputs: Inputs, trial: _Trial, points: game.ScaledGamePoint, config: Config
 ) -> PenaltyChoiceState:
     """The state before the first penalty."""
     counts = (trial.is_out.shape[0], trial.penalties.shape[0])
@@ -289,7 +289,7 @@ def _first_state(
     )
 
 
-def _make_trial(given: _Given, *, num_folds: int) -> _Trial:
+def _make_trial(given: _ChoiceArguments, *, num_folds: int) -> _Trial:
     inputs, penalties, key, split, tolerance = given
     points, labels = centred(inputs)
     valid = is_sound(inputs) & jnp.all(is_price(penalties))
@@ -305,7 +305,7 @@ def _make_trial(given: _Given, *, num_folds: int) -> _Trial:
     return _Trial(disagreement, labels, penalties, tolerance, valid, held_out)
 
 
-def _first_point(trial: _Trial) -> game.Point:
+def _first_point(trial: _Trial) -> game.ScaledGamePoint:
     """The iterate of one fold that the first penalty starts from."""
     _, training, _ = trial.program
     count = jnp.maximum(reduce.count(training != 0, dtype=training.dtype), 1)
@@ -313,8 +313,8 @@ def _first_point(trial: _Trial) -> game.Point:
 
 
 def _visit(
-    trial: _Trial, before: game.Point, penalty: Array, *, config: Config
-) -> tuple[game.Point, tuple[Array, Array]]:
+    trial: _Trial, before: game.ScaledGamePoint, penalty: Array, *, config: Config
+) -> tuple[game.ScaledGamePoint, tuple[Array, Array]]:
     """The last iterate of one fold with a penalty; how many held-out examples are misclassified,
     and the status.
     """
@@ -357,23 +357,23 @@ def _conclude(trial: _Trial, wrong: Array, statuses: Array) -> PenaltyChoice:
 
 @functools.partial(devices.host_jit, static_argnames=("num_folds",))
 def _begin_on_host(
-    given: _Given,
+    given: _ChoiceArguments,
     *,
     num_folds: int,
-) -> tuple[_Trial, game.Point]:
+) -> tuple[_Trial, game.ScaledGamePoint]:
     trial = _make_trial(given, num_folds=num_folds)
     return trial, jax.vmap(_first_point, in_axes=(_OF_FOLD,))(trial)
 
 
 @functools.partial(devices.host_jit, static_argnames=("config",))
 def _advance(
-    trial: _Trial, before: game.Point, penalty: Array, *, config: Config
-) -> tuple[game.Point, tuple[Array, Array]]:
+    trial: _Trial, before: game.ScaledGamePoint, penalty: Array, *, config: Config
+) -> tuple[game.ScaledGamePoint, tuple[Array, Array]]:
     """`_visit` of all folds."""
     visit = functools.partial(_visit, config=config)
-    found: tuple[game.Point, tuple[Array, Array]] = jax.vmap(visit, in_axes=(_OF_FOLD, 0, None))(
-        trial, before, penalty
-    )
+    found: tuple[game.ScaledGamePoint, tuple[Array, Array]] = jax.vmap(
+        visit, in_axes=(_OF_FOLD, 0, None)
+    )(trial, before, penalty)
     return found
 
 

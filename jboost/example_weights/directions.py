@@ -21,12 +21,12 @@ from jax import lax
 
 from jboost.base import cholesky, loops, reduce
 from jboost.base.types import Array
-from jboost.example_weights.game import Game, Point
+from jboost.example_weights.game import ScaledGame, ScaledGamePoint
 
 _TO_BOUNDARY = 0.97  # the share of the longest step that is taken, to stay inside the bounds
 
 
-class _Newton(NamedTuple):
+class _NormalMatrix(NamedTuple):
     """The factored normal matrix, with the constraints added as rows of large weight."""
 
     matrix: Array  # [n + 2, m] (-B, y, -1)'
@@ -39,7 +39,7 @@ class _Newton(NamedTuple):
     reduced: Array  # [2, 2] the constraints times `solved`
 
 
-def _factor(game: Game, point: Point) -> _Newton:
+def _factor(game: ScaledGame, point: ScaledGamePoint) -> _NormalMatrix:
     theta = point.weights / point.column_slacks
     is_row, is_used = game.row_labels != 0, theta > 0
     below_cap = jnp.where(is_row, game.cap - point.row_weights, 1.0)
@@ -76,7 +76,7 @@ def _factor(game: Game, point: Point) -> _Newton:
     constraints = jnp.stack([of_bias, of_sum])
     solved = _solve(factor, unit, constraints.T)
     reduced = jnp.matmul(constraints, solved, precision=lax.Precision.HIGHEST)
-    return _Newton(matrix, constraints, curvature, factor, stiffness, unit, solved, reduced)
+    return _NormalMatrix(matrix, constraints, curvature, factor, stiffness, unit, solved, reduced)
 
 
 def _solve(factor: Array, unit: Array, right: Array) -> Array:
@@ -93,7 +93,7 @@ class _Residuals(NamedTuple):
     free: Array  # [2] y'u - 2 sigma a and 1 - sum u
 
 
-def _residuals(game: Game, point: Point) -> _Residuals:
+def _residuals(game: ScaledGame, point: ScaledGamePoint) -> _Residuals:
     reached = game.row_labels * point.bias - jnp.matmul(
         point.weights, game.matrix, precision=lax.Precision.HIGHEST
     )
@@ -112,7 +112,7 @@ def _residuals(game: Game, point: Point) -> _Residuals:
     )
 
 
-class _Targets(NamedTuple):
+class _GameTargets(NamedTuple):
     """The required changes of the complementary products."""
 
     columns: Array  # [n] d t
@@ -121,8 +121,12 @@ class _Targets(NamedTuple):
 
 
 def _direction(
-    game: Game, point: Point, residual: _Residuals, newton: _Newton, targets: _Targets
-) -> Point:
+    game: ScaledGame,
+    point: ScaledGamePoint,
+    residual: _Residuals,
+    newton: _NormalMatrix,
+    targets: _GameTargets,
+) -> ScaledGamePoint:
     """The Newton direction to the targets."""
     is_row, is_column = game.row_labels != 0, point.weights > 0
     safe_rows = jnp.where(is_row, point.row_weights, 1.0)
@@ -148,7 +152,7 @@ def _direction(
     edge = game.column_labels * tilt - jnp.matmul(
         game.matrix, rows, precision=lax.Precision.HIGHEST
     )
-    return Point(
+    return ScaledGamePoint(
         weights=step[:-2],
         column_slacks=jnp.where(is_column, value - edge - residual.columns, 0.0),
         row_weights=rows,
@@ -176,7 +180,9 @@ def _fall(values: Array, changes: Array) -> Array:
     return jnp.where(values > 0, -changes / jnp.where(values > 0, values, 1.0), 0.0)
 
 
-def _steps(game: Game, point: Point, direction: Point) -> tuple[Array, Array]:
+def _steps(
+    game: ScaledGame, point: ScaledGamePoint, direction: ScaledGamePoint
+) -> tuple[Array, Array]:
     """The longest steps of the primal and of the dual part: up to the first point at which one of
     the positive values is 0.
     """
@@ -200,39 +206,41 @@ def _steps(game: Game, point: Point, direction: Point) -> tuple[Array, Array]:
     return primal, dual
 
 
-def _move(point: Point, direction: Point, primal: Array, dual: Array) -> Point:
-    lengths = Point(primal, dual, dual, primal, primal, primal, primal, dual, dual)
+def _move(
+    point: ScaledGamePoint, direction: ScaledGamePoint, primal: Array, dual: Array
+) -> ScaledGamePoint:
+    lengths = ScaledGamePoint(primal, dual, dual, primal, primal, primal, primal, dual, dual)
     return jax.tree.map(
         lambda value, change, length: value + length * change, point, direction, lengths
     )
 
 
-def _products(game: Game, point: Point) -> _Targets:
+def _products(game: ScaledGame, point: ScaledGamePoint) -> _GameTargets:
     is_row = game.row_labels != 0
-    return _Targets(
+    return _GameTargets(
         point.weights * point.column_slacks,
         jnp.where(is_row, point.row_weights * point.excess, 0.0),
         jnp.where(is_row, (game.cap - point.row_weights) * point.shortfall, 0.0),
     )
 
 
-def mean_product(game: Game, point: Point) -> Array:
+def mean_product(game: ScaledGame, point: ScaledGamePoint) -> Array:
     """mu: the mean complementary product of an iterate, []."""
     products = _products(game, point)
     total = reduce.total(products.columns) + reduce.total(products.excess + products.shortfall)
     return total / jnp.maximum(2 * game.num_rows + game.num_columns, 1)
 
 
-class _Search(NamedTuple):
+class _DirectionSearch(NamedTuple):
     """The last direction from an iterate."""
 
-    direction: Point  # the changes of all parts
+    direction: ScaledGamePoint  # the changes of all parts
     primal: Array  # [] the longest step of the primal part
     dual: Array  # []
     goal: Array  # [] the complementary product that the next direction aims at
 
 
-def advance(game: Game, point: Point) -> Point:
+def advance(game: ScaledGame, point: ScaledGamePoint) -> ScaledGamePoint:
     """The iterate after a predictor and a corrector step.
 
     Both are passes of one loop, so that their code is compiled once.
@@ -243,18 +251,18 @@ def advance(game: Game, point: Point) -> Point:
         mean_product(game, point),
     )
 
-    def direct(_: Array, search: _Search) -> _Search:
+    def direct(_: Array, search: _DirectionSearch) -> _DirectionSearch:
         direction = _direction(game, point, residual, newton, _aim(game, point, search))
         primal, dual = _steps(game, point, direction)
         ahead = mean_product(
             game, _move(point, direction, jnp.minimum(primal, 1.0), jnp.minimum(dual, 1.0))
         )
         centring = jnp.clip((ahead / jnp.maximum(mean, jnp.finfo(mean.dtype).tiny)) ** 3, 1e-4, 1.0)
-        return _Search(direction, primal, dual, centring * mean)
+        return _DirectionSearch(direction, primal, dual, centring * mean)
 
     none = jnp.zeros_like(mean)
     search = loops.fori_loop(
-        0, 2, direct, _Search(jax.tree.map(jnp.zeros_like, point), none, none, none)
+        0, 2, direct, _DirectionSearch(jax.tree.map(jnp.zeros_like, point), none, none, none)
     )
     primal, dual = (
         jnp.minimum(_TO_BOUNDARY * length, 1.0) for length in (search.primal, search.dual)
@@ -262,12 +270,12 @@ def advance(game: Game, point: Point) -> Point:
     return _move(point, search.direction, primal, dual)
 
 
-def _aim(game: Game, point: Point, search: _Search) -> _Targets:
+def _aim(game: ScaledGame, point: ScaledGamePoint, search: _DirectionSearch) -> _GameTargets:
     """The changes that bring all complementary products to the goal, corrected by the second-order
     term of the last direction. For the predictor, goal and correction are 0.
     """
     products, direction, is_row = _products(game, point), search.direction, game.row_labels != 0
-    return _Targets(
+    return _GameTargets(
         jnp.where(
             game.column_labels != 0,
             search.goal - products.columns - direction.weights * direction.column_slacks,

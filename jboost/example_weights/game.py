@@ -33,7 +33,7 @@ _MOST_CAP = 2.0  # larger caps are reduced to this one: a cap of 1 or more never
 _START_SHARE, _RESTART_SHARE = 0.7, 0.9
 
 
-class Game(NamedTuple):
+class ScaledGame(NamedTuple):
     """A program in units of `scale`. Masked rows and columns of the matrix are 0."""
 
     matrix: Array  # [n, m] B'; each row is a column of the program
@@ -45,7 +45,7 @@ class Game(NamedTuple):
     num_columns: Array  # [] float
 
 
-class Point(NamedTuple):
+class ScaledGamePoint(NamedTuple):
     """An iterate; slacks and multipliers of masked rows and columns are 1, their weights 0."""
 
     weights: Array  # [n] d
@@ -59,13 +59,13 @@ class Point(NamedTuple):
     value: Array  # [] v
 
 
-def make(disagreement: Array, row_labels: Array, column_labels: Array, cap: Array) -> Game:
+def make(disagreement: Array, row_labels: Array, column_labels: Array, cap: Array) -> ScaledGame:
     """The game of P' [n, m] (columns first), y [m] and z [n] (0 where masked), and C []."""
     signed = column_labels[:, None] * row_labels[None, :]
     masked = jnp.where(signed == 0, 0.0, disagreement)
     size = reduce.largest(masked, axis=(0, 1))
     scale = jnp.where(size > 0, size, 1.0)
-    program = Game(
+    program = ScaledGame(
         signed * (masked / scale),
         row_labels,
         column_labels,
@@ -77,7 +77,7 @@ def make(disagreement: Array, row_labels: Array, column_labels: Array, cap: Arra
     return program._replace(num_rows=_count(row_labels), num_columns=_count(column_labels))
 
 
-def take(game: Game, columns: Array) -> Game:
+def take(game: ScaledGame, columns: Array) -> ScaledGame:
     """The game with some of its columns [k]."""
     column_labels = game.column_labels[columns]
     return game._replace(
@@ -89,7 +89,7 @@ def _count(labels: Array) -> Array:
     return reduce.count(labels != 0, dtype=labels.dtype)
 
 
-def margins(game: Game, weights: Array) -> Array:
+def margins(game: ScaledGame, weights: Array) -> Array:
     """y b - B d in units of sigma, [m]."""
     bias = reduce.total(game.column_labels * weights) / (2 * game.scale)
     return game.row_labels * bias - jnp.matmul(
@@ -97,7 +97,7 @@ def margins(game: Game, weights: Array) -> Array:
     )
 
 
-def edges(game: Game, row_weights: Array) -> Array:
+def edges(game: ScaledGame, row_weights: Array) -> Array:
     """z a - B'u in units of sigma, [n]."""
     tilt = reduce.total(game.row_labels * row_weights) / (2 * game.scale)
     return game.column_labels * tilt - jnp.matmul(
@@ -118,7 +118,7 @@ def balanced(labels: Array) -> Array:
     return jnp.where(labels == 0, 0.0, each)
 
 
-def allowed(game: Game, row_weights: Array) -> Array:
+def allowed(game: ScaledGame, row_weights: Array) -> Array:
     """Row weights [m] near the given ones (not negative), of sum one and at most the cap, despite
     rounding.
 
@@ -130,7 +130,7 @@ def allowed(game: Game, row_weights: Array) -> Array:
     return _capped(game, row_weights, game.cap)
 
 
-def _capped(game: Game, row_weights: Array, cap: Array) -> Array:
+def _capped(game: ScaledGame, row_weights: Array, cap: Array) -> Array:
     """As `allowed`, for any cap []."""
 
     def move(row_weights: Array, labels: Array, num_rows: Array, cap: Array) -> Array:
@@ -156,13 +156,13 @@ def _capped(game: Game, row_weights: Array, cap: Array) -> Array:
     return numerics.in_64_bits(move)(row_weights, game.row_labels, game.num_rows, cap)
 
 
-def _inside(game: Game, row_weights: Array, share: float) -> Array:
+def _inside(game: ScaledGame, row_weights: Array, share: float) -> Array:
     """Row weights of sum one, at most a given share of the way from equal weights to the cap."""
     even = 1 / jnp.maximum(game.num_rows, 1)
     return _capped(game, row_weights, even + share * jnp.maximum(game.cap - even, 0.0))
 
 
-def start(game: Game) -> Point:
+def start(game: ScaledGame) -> ScaledGamePoint:
     """Equal weights within each class, and slacks as large as the spread of margins and edges."""
     is_row, is_column = game.row_labels != 0, game.column_labels != 0
     weights = balanced(game.column_labels)
@@ -173,7 +173,7 @@ def start(game: Game) -> Point:
     spread = numerics.masked_sum(jnp.abs(reached - level), is_row) / count + 1e-2
     value = numerics.masked_max(edge, is_column, fill=-jnp.inf) + spread
     value = jnp.where(game.num_columns > 0, value, 0.0)
-    return Point(
+    return ScaledGamePoint(
         weights=weights,
         column_slacks=jnp.where(is_column, value - edge, 1.0),
         row_weights=row_weights,
@@ -186,7 +186,7 @@ def start(game: Game) -> Point:
     )
 
 
-def bounds(game: Game, point: Point) -> tuple[Array, Array]:
+def bounds(game: ScaledGame, point: ScaledGamePoint) -> tuple[Array, Array]:
     """The lower bound that the weights of an iterate prove, and the upper bound of its row weights,
     [] each. They are valid up to rounding, since both weights are made feasible first.
     """
@@ -194,21 +194,21 @@ def bounds(game: Game, point: Point) -> tuple[Array, Array]:
     return attained(game, point), numerics.masked_max(edge, game.column_labels != 0, fill=-jnp.inf)
 
 
-def attained(game: Game, point: Point) -> Array:
+def attained(game: ScaledGame, point: ScaledGamePoint) -> Array:
     """The lower bound [] that the weights of an iterate prove once they are scaled to sum one."""
     return attained_by(
         game, point.level, margins(game, point.weights / reduce.total(point.weights))
     )
 
 
-def attained_by(game: Game, level: Array, reached: Array) -> Array:
+def attained_by(game: ScaledGame, level: Array, reached: Array) -> Array:
     """The objective [] of margins [m] at a level gamma."""
     return level - game.cap * numerics.masked_sum(
         jnp.maximum(level - reached, 0.0), game.row_labels != 0
     )
 
 
-def restart(game: Game, before: Point) -> Point:
+def restart(game: ScaledGame, before: ScaledGamePoint) -> ScaledGamePoint:
     """A starting point made from an iterate of a game with the same rows and columns and another
     cap.
 
@@ -237,11 +237,11 @@ def restart(game: Game, before: Point) -> Point:
     )
     of_all = jnp.isfinite(jnp.stack([before.bias, before.level, before.tilt, before.value]))
     is_sound = reduce.all_true(of_columns) & reduce.all_true(of_rows) & jnp.all(of_all)
-    chosen: Point = loops.cond(is_sound, lambda: lifted, lambda: fresh)
+    chosen: ScaledGamePoint = loops.cond(is_sound, lambda: lifted, lambda: fresh)
     return chosen
 
 
-def first_point(game: Game, initial: Point | None = None) -> Point:
+def first_point(game: ScaledGame, initial: ScaledGamePoint | None = None) -> ScaledGamePoint:
     """The point before the first iteration. `initial` is an iterate of a game with the same rows
     and columns, or None.
     """

@@ -10,8 +10,8 @@ from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.example_weights.directions import advance, mean_product
 from jboost.example_weights.game import (
-    Game,
-    Point,
+    ScaledGame,
+    ScaledGamePoint,
     attained_by,
     bounds,
     edges,
@@ -22,10 +22,10 @@ from jboost.example_weights.game import (
 MOST_STALLED = 8  # after so many iterations without progress, rounding prevents further progress
 
 
-class State(NamedTuple):
+class ScaledGameState(NamedTuple):
     """An iterate, the best bounds so far, and the weights that prove these bounds."""
 
-    point: Point
+    point: ScaledGamePoint
     weights: Array  # [n] of the best lower bound
     row_weights: Array  # [m] of the best upper bound
     lower: Array  # [] in units of sigma, up to rounding
@@ -35,7 +35,7 @@ class State(NamedTuple):
     num_stalled: Array  # [] int32 iterations in a row without progress
 
 
-def begin(game: Game, initial: Point | None = None) -> State:
+def begin(game: ScaledGame, initial: ScaledGamePoint | None = None) -> ScaledGameState:
     """The state before the first iteration. Its bounds are those of equal row weights and of the
     best column for them, which are optimal for a cap of 1 / m.
     """
@@ -49,7 +49,7 @@ def begin(game: Game, initial: Point | None = None) -> State:
     reached = margins(game, weights)
     lower = attained_by(game, numerics.masked_max(reached, is_row, fill=-jnp.inf), reached)
     none = jnp.zeros((), jnp.int32)
-    return State(
+    return ScaledGameState(
         first_point(game, initial),
         weights,
         even,
@@ -61,7 +61,7 @@ def begin(game: Game, initial: Point | None = None) -> State:
     )
 
 
-def pruned(state: State) -> State:
+def pruned(state: ScaledGameState) -> ScaledGameState:
     """The state with exact zeros for the columns that strict complementarity excludes from the
     support, ready for the iterations that restore feasibility.
     """
@@ -73,7 +73,9 @@ def pruned(state: State) -> State:
     )
 
 
-def is_as_near(after: State, before: State, tolerance: Array, floor: Array) -> Array:
+def is_as_near(
+    after: ScaledGameState, before: ScaledGameState, tolerance: Array, floor: Array
+) -> Array:
     """Whether the gap is within the tolerance or no larger than before, []."""
     gap = after.upper - after.lower
     return jnp.isfinite(gap) & (
@@ -81,23 +83,25 @@ def is_as_near(after: State, before: State, tolerance: Array, floor: Array) -> A
     )
 
 
-def _wanted(state: State, tolerance: Array, floor: Array) -> Array:
+def _wanted(state: ScaledGameState, tolerance: Array, floor: Array) -> Array:
     """The largest gap that the tolerance allows, []; 0 while a bound is infinite."""
     size = jnp.maximum(jnp.abs(state.upper), jnp.abs(state.lower))
     return jnp.where(jnp.isfinite(size), tolerance * size + floor, 0.0)
 
 
-def is_open(state: State, tolerance: Array, floor: Array) -> Array:
+def is_open(state: ScaledGameState, tolerance: Array, floor: Array) -> Array:
     """Whether the gap between the bounds is larger than the tolerance allows, []."""
     return state.upper - state.lower > _wanted(state, tolerance, floor)
 
 
-def still_improves(state: State) -> Array:
+def still_improves(state: ScaledGameState) -> Array:
     """Whether iterations still make progress, []."""
     return jnp.isfinite(state.point.value) & (state.num_stalled < MOST_STALLED)
 
 
-def record(state: State, point: Point, lower: Array, upper: Array, product: Array) -> State:
+def record(
+    state: ScaledGameState, point: ScaledGamePoint, lower: Array, upper: Array, product: Array
+) -> ScaledGameState:
     """The state after an iteration that ends in `point`. The weights of the point prove `lower`,
     its row weights prove `upper`, and `product` is its mean complementary product.
     """
@@ -113,7 +117,7 @@ def record(state: State, point: Point, lower: Array, upper: Array, product: Arra
     row_weights, upper = loops.cond(
         is_lower, lambda: (point.row_weights, upper), lambda: (state.row_weights, state.upper)
     )
-    return State(
+    return ScaledGameState(
         point=point,
         weights=weights,
         row_weights=row_weights,
@@ -128,19 +132,24 @@ def record(state: State, point: Point, lower: Array, upper: Array, product: Arra
 
 
 def iterate(
-    game: Game, state: State, *, tolerance: Array, floor: Array, num_iterations: Array
-) -> State:
+    game: ScaledGame,
+    state: ScaledGameState,
+    *,
+    tolerance: Array,
+    floor: Array,
+    num_iterations: Array,
+) -> ScaledGameState:
     """Iterates over all columns until the gap is closed, progress ends, or `num_iterations` []
     are done.
     """
     end = state.num_iterations + num_iterations
 
-    def step(state: State) -> State:
+    def step(state: ScaledGameState) -> ScaledGameState:
         point = advance(game, state.point)
         lower, upper = bounds(game, point)
         return record(state, point, lower, upper, mean_product(game, point))
 
-    def unfinished(state: State) -> Array:
+    def unfinished(state: ScaledGameState) -> Array:
         return (
             is_open(state, tolerance, floor) & still_improves(state) & (state.num_iterations < end)
         )

@@ -24,8 +24,8 @@ from jboost.example_weights import certify
 from jboost.example_weights.bounds import price_all
 from jboost.example_weights.solve import (
     Config,
+    ExampleWeightsSolution,
     Inputs,
-    Solution,
     centred,
     is_price,
     is_sound,
@@ -43,7 +43,7 @@ _SHARE_OF_GAP = 0.1  # the tolerance of a master, as a share of the relative gap
 _COARSEST = 0.1  # the largest relative tolerance of a master
 
 
-class Info(NamedTuple):
+class LargeRoundInfo(NamedTuple):
     """One round."""
 
     round: int
@@ -52,7 +52,7 @@ class Info(NamedTuple):
     upper_bound: float
 
 
-class State(NamedTuple):
+class LargeState(NamedTuple):
     """The results after a round, from which the next round starts."""
 
     columns: np.ndarray  # [k] the examples that may have weight in the next round
@@ -83,7 +83,7 @@ def fit_large(
     max_rounds: int = 40,
     config: Config | None = None,
     on_step: OnStep | None = None,
-    initial: State | None = None,
+    initial: LargeState | None = None,
 ) -> ExampleWeightModel:
     """`fit` by column generation over examples, for tens of thousands of them. The loop runs on the
     host, not under jit or vmap.
@@ -151,7 +151,7 @@ def fit_large(
         config = check.config("config", config, Config)
         centred_points, signs = centred(inputs)
         live = np.flatnonzero(np.asarray(signs) != 0)
-        problem = _Problem(
+        problem = _RoundInvariants(
             kernel=inputs.kernel,
             centred_points=centred_points,
             signs=signs,
@@ -168,11 +168,13 @@ def fit_large(
         return make_model(inputs, centred_points, signs, price, solution)
 
 
-def _solution(problem: _Problem, state: State, status: Status) -> Solution:
+def _solution(
+    problem: _RoundInvariants, state: LargeState, status: Status
+) -> ExampleWeightsSolution:
     dtype = problem.centred_points.dtype
     weights = np.zeros(len(problem.centred_points), dtype)
     weights[state.best_columns] = state.example_weights
-    return Solution(
+    return ExampleWeightsSolution(
         example_weights=jnp.asarray(weights),
         row_weights=jnp.asarray(state.row_weights),
         lower_bound=jnp.asarray(state.lower_bound, dtype),
@@ -201,11 +203,11 @@ def _check_values(inputs: Inputs, price: Array) -> None:
         )
 
 
-def _check_initial(initial: State | None, inputs: Inputs, capacity: int) -> None:
+def _check_initial(initial: LargeState | None, inputs: Inputs, capacity: int) -> None:
     """Raises ValueError unless a state fits these data and sizes."""
     if initial is None:
         return
-    if not isinstance(initial, State):
+    if not isinstance(initial, LargeState):
         raise ValueError(
             f"initial is a {type(initial).__name__}: expected a jboost.example_weights.LargeState,"
             " as `on_step` gets it"
@@ -223,7 +225,7 @@ def _check_initial(initial: State | None, inputs: Inputs, capacity: int) -> None
         )
 
 
-def _resumed(initial: State, first: State) -> State:
+def _resumed(initial: LargeState, first: LargeState) -> LargeState:
     """The state to continue. Raises ValueError if its bounds are those of another problem."""
     if initial.checksum is not None:
         checksums.require_same(
@@ -235,7 +237,7 @@ def _resumed(initial: State, first: State) -> State:
     return initial._replace(checksum=first.checksum)
 
 
-class _Problem(NamedTuple):
+class _RoundInvariants(NamedTuple):
     """What stays the same from round to round."""
 
     kernel: Kernel
@@ -250,22 +252,22 @@ class _Problem(NamedTuple):
 
 
 def _generate(
-    problem: _Problem, state: State, max_rounds: int, on_step: OnStep | None
-) -> tuple[State, Status]:
+    problem: _RoundInvariants, state: LargeState, max_rounds: int, on_step: OnStep | None
+) -> tuple[LargeState, Status]:
     """Runs rounds until the gap is closed, none is left, or `on_step` ends them."""
     while state.num_rounds < max_rounds and state.status == int(Status.UNFINISHED):
         num_columns = len(state.columns)
         state = _one_round(problem, state)
-        info = Info(state.num_rounds, num_columns, state.lower_bound, state.upper_bound)
+        info = LargeRoundInfo(state.num_rounds, num_columns, state.lower_bound, state.upper_bound)
         if not loops.goes_on(on_step, state, info) and state.status != int(Status.OPTIMAL):
             return state, Status.TIME_LIMIT
     status = Status(state.status)
     return state, Status.ROUND_LIMIT if status is Status.UNFINISHED else status
 
 
-def _begin(problem: _Problem) -> State:
+def _begin(problem: _RoundInvariants) -> LargeState:
     columns = _first_columns(np.asarray(problem.signs), problem.live, max(1, problem.capacity // 2))
-    return State(
+    return LargeState(
         columns=columns,
         example_weights=np.zeros(0),
         best_columns=columns[:0],
@@ -280,7 +282,7 @@ def _begin(problem: _Problem) -> State:
     )
 
 
-def _one_round(problem: _Problem, state: State) -> State:
+def _one_round(problem: _RoundInvariants, state: LargeState) -> LargeState:
     """Solves the restricted master, prices all examples, and lets the best of them enter."""
     wanted = min(max(_SHARE_OF_GAP * _relative_gap(state), 0.2 * problem.tolerance), _COARSEST)
     solution = _solve_master(problem, state.columns, wanted)
@@ -312,7 +314,9 @@ def _one_round(problem: _Problem, state: State) -> State:
     return state._replace(columns=_exchanged(columns, weights, entering, problem.capacity))
 
 
-def _solve_master(problem: _Problem, columns: np.ndarray, tolerance: float) -> Solution:
+def _solve_master(
+    problem: _RoundInvariants, columns: np.ndarray, tolerance: float
+) -> ExampleWeightsSolution:
     """The program over the columns, padded to the capacity so that all rounds share a program."""
     return _master(
         problem.kernel,
@@ -326,7 +330,7 @@ def _solve_master(problem: _Problem, columns: np.ndarray, tolerance: float) -> S
     )
 
 
-def _relative_gap(state: State) -> float:
+def _relative_gap(state: LargeState) -> float:
     size = max(abs(state.lower_bound), abs(state.upper_bound))
     return (
         (state.upper_bound - state.lower_bound) / size if np.isfinite(size) and size > 0 else np.inf
@@ -345,7 +349,7 @@ def _first_columns(signs: np.ndarray, live: np.ndarray, count: int) -> np.ndarra
 
 
 def _entering(
-    problem: _Problem, edges: np.ndarray, columns: np.ndarray, level: float, count: int
+    problem: _RoundInvariants, edges: np.ndarray, columns: np.ndarray, level: float, count: int
 ) -> np.ndarray:
     """The examples of largest edge among those with an edge above `level`, `count` at most, no two
     of them near each other.
@@ -406,7 +410,7 @@ def _master(
     tolerance: Array,
     *,
     config: Config,
-) -> Solution:
+) -> ExampleWeightsSolution:
     disagreement = kernel.disagreement(centred_points[columns], centred_points).astype(
         centred_points.dtype
     )

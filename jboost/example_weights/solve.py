@@ -41,7 +41,7 @@ class Config:
         check.count("config.max_iterations", self.max_iterations, low=1)
 
 
-class Solution(NamedTuple):
+class ExampleWeightsSolution(NamedTuple):
     """Weights of examples and of margins, and the bounds that they prove."""
 
     example_weights: Array  # [n] d
@@ -65,7 +65,7 @@ def solve_program(
     tolerance: Array,
     is_valid: Array,
     config: Config,
-) -> Solution:
+) -> ExampleWeightsSolution:
     """Solves (5) over the rows and columns with labels other than 0. `disagreement` is [n, m],
     columns first. Under `vmap` it runs in chunks.
     """
@@ -75,7 +75,7 @@ def solve_program(
     )
 
 
-def _solve_cold(config: Config, *program: Array) -> Solution:
+def _solve_cold(config: Config, *program: Array) -> ExampleWeightsSolution:
     return solve_warm(config, *program, initial=None)[0]
 
 
@@ -88,8 +88,8 @@ def solve_warm(
     tolerance: Array,
     is_valid: Array,
     *,
-    initial: game.Point | None,
-) -> tuple[Solution, game.Point]:
+    initial: game.ScaledGamePoint | None,
+) -> tuple[ExampleWeightsSolution, game.ScaledGamePoint]:
     """Solves one program from the last iterate of a similar program, or from none. Returns the
     solution and the last iterate.
     """
@@ -111,7 +111,7 @@ def solve_warm(
     is_valid = is_valid & (program.num_rows > 0) & (program.num_columns > 0)
     spoiled = jnp.where(is_valid, 0.0, jnp.nan)
     status = jnp.where(certify.is_feasible(penalty, row_labels), status, int(Status.INFEASIBLE))
-    solution = Solution(
+    solution = ExampleWeightsSolution(
         example_weights=weights + spoiled,
         row_weights=rows + spoiled,
         lower_bound=lower + spoiled,
@@ -410,7 +410,7 @@ def _fit(inputs: Inputs, penalty: Array, tolerance: Array, *, config: Config) ->
 
 
 def make_model(
-    inputs: Inputs, points: Array, labels: Array, penalty: Array, solution: Solution
+    inputs: Inputs, points: Array, labels: Array, penalty: Array, solution: ExampleWeightsSolution
 ) -> ExampleWeightModel:
     """The model that belongs to a solution."""
     weights = solution.example_weights

@@ -25,8 +25,8 @@ from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.example_weights import directions, iterations
 from jboost.example_weights import game as whole
-from jboost.example_weights.game import Game, Point
-from jboost.example_weights.iterations import State
+from jboost.example_weights.game import ScaledGame, ScaledGamePoint
+from jboost.example_weights.iterations import ScaledGameState
 
 # Columns are exchanged when the gap over the working set is below this share of the gap over all.
 _SHARE_OF_GAP = 0.5
@@ -38,7 +38,7 @@ _MOST_ITERATIONS = 50  # over a working set, before all columns are used
 _MOST_REPAIRS = 8  # the most iterations that restore feasibility after pruning
 
 
-class _Aim(NamedTuple):
+class _TargetGap(NamedTuple):
     """The gap at which to stop: tolerance * (the larger size of the bounds) + floor."""
 
     tolerance: Array  # []
@@ -48,8 +48,8 @@ class _Aim(NamedTuple):
 class _Stages(NamedTuple):
     """The states between two stages."""
 
-    state: State  # over all columns
-    solved: State  # after the first stage
+    state: ScaledGameState  # over all columns
+    solved: ScaledGameState  # after the first stage
 
 
 def num_at_hand(num_columns: int) -> int | None:
@@ -59,14 +59,14 @@ def num_at_hand(num_columns: int) -> int | None:
 
 
 def solve(
-    game: Game,
+    game: ScaledGame,
     *,
     tolerance: Array,
     floor: Array,
     max_iterations: int,
     prunes: bool,
-    initial: Point | None = None,
-) -> tuple[State, State]:
+    initial: ScaledGamePoint | None = None,
+) -> tuple[ScaledGameState, ScaledGameState]:
     """Iterates until upper - lower <= tolerance * max(|upper|, |lower|) + floor (in units of
     sigma), or until rounding prevents further progress.
 
@@ -82,7 +82,7 @@ def solve(
       The state before pruning, and the state to use. The latter is the pruned state if its gap is
       within the tolerance or no larger than before; otherwise it is the former.
     """
-    first, aim = iterations.begin(game, initial), _Aim(tolerance, floor)
+    first, aim = iterations.begin(game, initial), _TargetGap(tolerance, floor)
     size = num_at_hand(game.column_labels.shape[0])
     first_set = None if size is None else _first_working_set(game, first, size, initial)
 
@@ -109,22 +109,26 @@ def solve(
     return last.solved, last.state
 
 
-def _take_if_near(found: State, before: State, is_pruning: Array, aim: _Aim) -> tuple[State, Array]:
+def _take_if_near(
+    found: ScaledGameState, before: ScaledGameState, is_pruning: Array, aim: _TargetGap
+) -> tuple[ScaledGameState, Array]:
     """The state `found` and True; after a pruning that widened the gap too far, the state `before`
     and False.
     """
     is_taken = ~is_pruning | iterations.is_as_near(found, before, *aim)
-    state: State = loops.cond(is_taken, lambda: found, lambda: before)
+    state: ScaledGameState = loops.cond(is_taken, lambda: found, lambda: before)
     return state, is_taken
 
 
-def _begin_over_all(first: State, state: State, is_pruning: Array) -> State:
+def _begin_over_all(
+    first: ScaledGameState, state: ScaledGameState, is_pruning: Array
+) -> ScaledGameState:
     """The state before iterations over all columns: at the first point, or pruned.
 
     The point of the working set is not used: these iterations follow only where it failed.
     """
     fresh = state._replace(point=first.point, product=first.product, num_stalled=first.num_stalled)
-    begun: State = loops.cond(is_pruning, lambda: iterations.pruned(state), lambda: fresh)
+    begun: ScaledGameState = loops.cond(is_pruning, lambda: iterations.pruned(state), lambda: fresh)
     return begun
 
 
@@ -135,19 +139,19 @@ class _WorkingSet(NamedTuple):
 
     columns: Array  # [k] int32 the working set
     best: Array  # [k] int32 the working set of the best lower bound
-    state: State
+    state: ScaledGameState
 
 
 def _over_working_set(
-    game: Game,
-    before: State,
+    game: ScaledGame,
+    before: ScaledGameState,
     size: int,
     is_pruning: Array,
     first_set: _WorkingSet,
-    aim: _Aim,
+    aim: _TargetGap,
     *,
     num_iterations: Array,
-) -> State:
+) -> ScaledGameState:
     """The state, over all columns, after iterations over a working set."""
     begun = _begin_over_working_set(game, before, size, is_pruning, first_set)
     end = before.num_iterations + num_iterations
@@ -188,7 +192,9 @@ def _over_working_set(
     )
 
 
-def _first_working_set(game: Game, first: State, size: int, initial: Point | None) -> _WorkingSet:
+def _first_working_set(
+    game: ScaledGame, first: ScaledGameState, size: int, initial: ScaledGamePoint | None
+) -> _WorkingSet:
     """The first working set, and the state before iterations over it. The weights of the state are
     those of the single column that proves the lower bound.
     """
@@ -207,13 +213,13 @@ def _first_working_set(game: Game, first: State, size: int, initial: Point | Non
     return _WorkingSet(columns, best, first._replace(point=point, weights=weights))
 
 
-def _activity(game: Game, point: Point) -> Array:
+def _activity(game: ScaledGame, point: ScaledGamePoint) -> Array:
     """Scores [n]: weights divided by slacks."""
     return jnp.where(game.column_labels != 0, point.weights / point.column_slacks, -1.0)
 
 
 def _begin_over_working_set(
-    game: Game, before: State, size: int, is_pruning: Array, first_set: _WorkingSet
+    game: ScaledGame, before: ScaledGameState, size: int, is_pruning: Array, first_set: _WorkingSet
 ) -> _WorkingSet:
     """The state before iterations over a working set: the first one, or after the first stage the
     pruned set of the columns of largest activity.
@@ -229,7 +235,7 @@ def _begin_over_working_set(
     return working
 
 
-def _spread(game: Game, columns: Array, values: Array) -> Array:
+def _spread(game: ScaledGame, columns: Array, values: Array) -> Array:
     """Values [k] or [k, r] of some columns, with zeros for the others, [n] or [n, r]. Values of a
     column that occurs twice are added.
     """
@@ -240,7 +246,7 @@ def _spread(game: Game, columns: Array, values: Array) -> Array:
     )
 
 
-def _widen(game: Game, columns: Array, point: Point) -> Point:
+def _widen(game: ScaledGame, columns: Array, point: ScaledGamePoint) -> ScaledGamePoint:
     """The point over all columns. The other columns have weight 0 and the slack value - edge."""
     held = jnp.stack([jnp.ones_like(point.weights), point.weights, point.column_slacks], axis=1)
     is_held, weights, slacks = _spread(game, columns, held).T
@@ -251,14 +257,14 @@ def _widen(game: Game, columns: Array, point: Point) -> Point:
     )
 
 
-def _edges(game: Game, point: Point) -> Array:
+def _edges(game: ScaledGame, point: ScaledGamePoint) -> Array:
     """The edges [n] at an iterate; a slack is the value minus the edge."""
     return game.column_labels * point.tilt - jnp.matmul(
         game.matrix, point.row_weights, precision=lax.Precision.HIGHEST
     )
 
 
-def _evenness(game: Game, size: int) -> Array:
+def _evenness(game: ScaledGame, size: int) -> Array:
     """Scores [n] that are highest for `size` columns, spread evenly over those not masked; masked
     columns have the lowest.
     """
@@ -269,7 +275,9 @@ def _evenness(game: Game, size: int) -> Array:
     return jnp.where(is_column, jnp.minimum(steps, 1), -1).astype(game.column_labels.dtype)
 
 
-def _exchange(game: Game, columns: Array, state: State, product: Array) -> tuple[Array, State]:
+def _exchange(
+    game: ScaledGame, columns: Array, state: ScaledGameState, product: Array
+) -> tuple[Array, ScaledGameState]:
     """A new working set, which holds the support and the columns of largest edge, and an iterate
     over it near the central path.
     """

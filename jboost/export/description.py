@@ -39,14 +39,14 @@ LARGE = float(np.finfo(np.float64).max) * SHARE
 _SCORES = (Separator, TradeOff, DistanceSeparator, LinearVote)
 
 
-class Column(NamedTuple):
+class ExportColumn(NamedTuple):
     """A column of the table that a model uses."""
 
     name: str
     texts: tuple[str, ...] | None  # the categories of a text column by code; None for numbers
 
 
-class Condition(NamedTuple):
+class ExportCondition(NamedTuple):
     """The condition that a value is in [low, high], or is not in it if `negated`.
 
     For a missing value the condition has the value `if_missing`. The value of a text column is the
@@ -61,14 +61,14 @@ class Condition(NamedTuple):
     if_missing: bool
 
 
-class Rule(NamedTuple):
+class ExportRule(NamedTuple):
     """A vote that is cast if all conditions hold.
 
     If rules with an infinite vote hold, the first of them is the score. A vote of NaN gives the
     score NaN.
     """
 
-    conditions: tuple[Condition, ...]
+    conditions: tuple[ExportCondition, ...]
     vote: float
     text: str  # the conditions as text, with the thresholds of the model
 
@@ -85,9 +85,9 @@ class Slope(NamedTuple):
 class RuleVote:
     """The sum of a constant, the votes of all rules that hold, and all slopes."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[ExportColumn, ...]
     constant: float
-    rules: tuple[Rule, ...]
+    rules: tuple[ExportRule, ...]
     slopes: tuple[Slope, ...]
     precision: str  # "float32" or "float64": numbers are rounded to it before slopes
     # A bound on the difference between the score of the model, before it is rounded to its
@@ -100,7 +100,7 @@ class RuleVote:
 class ScoreVote:
     """normal . (x - anchor) + bias, in float64; NaN if a score is missing or infinite."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[ExportColumn, ...]
     normal: tuple[float, ...]
     anchor: tuple[float, ...]
     bias: float
@@ -142,7 +142,7 @@ def describe(
             f" {', '.join(kind.__name__ for kind in _SCORES)}; to_jax takes every model"
         )
     refuse_invalid(model)
-    return _Reader(model, target, binarizer, names).read()
+    return _HypothesisReader(model, target, binarizer, names).read()
 
 
 def _scores(
@@ -166,7 +166,7 @@ def _scores(
         )
 
     return ScoreVote(
-        tuple(Column(name, None) for name in named),
+        tuple(ExportColumn(name, None) for name in named),
         numbers(normal),
         numbers(anchor),
         numbers([bias])[0],
@@ -184,7 +184,7 @@ def _precision(model: Any, array: Any, target: str) -> str:
     return precision
 
 
-class _Reader:
+class _HypothesisReader:
     """Converts the hypotheses of an ensemble one by one and collects the columns that they use."""
 
     def __init__(
@@ -199,7 +199,7 @@ class _Reader:
         self.signs = isinstance(model.learner, Signs)
         self.learner = model.learner.learner if self.signs else model.learner
         self.num_plain, self.plain_names = self._plain(names)
-        self.columns: dict[str, Column] = {}
+        self.columns: dict[str, ExportColumn] = {}
 
     def _plain(self, names: Sequence[str] | None) -> tuple[int, tuple[str, ...]]:
         """Returns the number and names of the features that are columns of the table.
@@ -233,7 +233,7 @@ class _Reader:
         constant = self._held(float(self.model.constant))
         unit = ensemble.vote_unit(held, constant)
         votes = ensemble.votes_in_units(held, unit)
-        rules: list[Rule] = []
+        rules: list[ExportRule] = []
         slopes: list[Slope] = []
         hypotheses = jax.tree.map(np.asarray, self.model.hypotheses)
         for slot in np.flatnonzero(np.any(votes != 0, axis=1)):
@@ -257,7 +257,7 @@ class _Reader:
 
     def _terms(
         self, hypothesis: Any, positive: float, negative: float
-    ) -> tuple[list[Rule], list[Slope]]:
+    ) -> tuple[list[ExportRule], list[Slope]]:
         """Returns the rules and slopes of one hypothesis with its votes for both signs."""
         if isinstance(self.learner, Stumps | QuantisedStumps):
             return self._stump(hypothesis, positive, negative), []
@@ -265,7 +265,7 @@ class _Reader:
             sign = float(hypothesis.sign)
             conditions, text = self._monomial(hypothesis.literals)
             vote = sign * (positive if sign > 0 else negative)
-            return [] if conditions is None else [Rule(conditions, vote, text)], []
+            return [] if conditions is None else [ExportRule(conditions, vote, text)], []
         if isinstance(self.learner, Columns):
             return self._column(hypothesis, positive, negative)
         raise ValueError(
@@ -274,21 +274,23 @@ class _Reader:
             " scores; to_jax takes every model"
         )
 
-    def _stump(self, stump: Any, positive: float, negative: float) -> list[Rule]:
+    def _stump(self, stump: Any, positive: float, negative: float) -> list[ExportRule]:
         def vote(output: float) -> float:
             output = math.copysign(1.0, output) if self.signs and output else output
             return output * (positive if output > 0 else negative) if output else 0.0
 
         left, right, feature = float(stump.left), float(stump.right), int(stump.feature)
         if left == right:
-            return [Rule((), vote(right), "always")]
+            return [ExportRule((), vote(right), "always")]
         threshold = float(stump.threshold)
         return [
             *self._rules(feature, threshold, vote(right), is_above=True),
             *self._rules(feature, threshold, vote(left), is_above=False),
         ]
 
-    def _rules(self, feature: int, threshold: float, vote: float, *, is_above: bool) -> list[Rule]:
+    def _rules(
+        self, feature: int, threshold: float, vote: float, *, is_above: bool
+    ) -> list[ExportRule]:
         """Returns the rules of a feature above a threshold, or present and not above it."""
         if feature < self.num_plain or self.binarizer is None:
             return [self._side(feature, threshold, vote, is_above=is_above)]
@@ -296,10 +298,10 @@ class _Reader:
         found = []
         for value in bit_values:
             condition, text = self._bit(feature - self.num_plain, bool(value))
-            found.append(Rule((condition,), vote, text))
+            found.append(ExportRule((condition,), vote, text))
         return found
 
-    def _side(self, feature: int, threshold: float, vote: float, *, is_above: bool) -> Rule:
+    def _side(self, feature: int, threshold: float, vote: float, *, is_above: bool) -> ExportRule:
         column, name = self._plain_column(feature), words.quoted(self.plain_names[feature])
         low, high = -math.inf, math.inf
         if is_above:
@@ -309,11 +311,11 @@ class _Reader:
         else:
             high = intervals.at_most(threshold, self.precision)
         text = f"{name} {'>' if is_above else '<='} {_number_text(threshold)}"
-        return Rule((Condition(column, low, high, False, False),), vote, text)
+        return ExportRule((ExportCondition(column, low, high, False, False),), vote, text)
 
     def _column(
         self, column: Any, positive: float, negative: float
-    ) -> tuple[list[Rule], list[Slope]]:
+    ) -> tuple[list[ExportRule], list[Slope]]:
         feature, sign = int(column.index), float(column.sign)
         # The votes if the feature itself, without the sign of the hypothesis, is above or below 0.
         up, down = (positive, negative) if sign > 0 else (negative, positive)
@@ -329,9 +331,9 @@ class _Reader:
                 f" jboost.export.{self.target} cannot write: fit learners.literals on the bits"
             )
         index = self._plain_column(feature)
-        is_missing = Condition(index, math.inf, -math.inf, False, True)
+        is_missing = ExportCondition(index, math.inf, -math.inf, False, True)
         name = words.quoted(self.plain_names[feature])
-        unknown = Rule((is_missing,), math.nan, f"{name} is missing")
+        unknown = ExportRule((is_missing,), math.nan, f"{name} is missing")
         if self.signs:
             return [*signs, unknown], []
         if math.isfinite(up) and math.isfinite(down):
@@ -340,15 +342,19 @@ class _Reader:
         decisive = [rule for rule in signs if math.isinf(rule.vote)]
         return [*decisive, unknown], [Slope(index, *finite)]
 
-    def _rules_of_sign(self, feature: int, vote: float, *, is_above: bool) -> list[Rule]:
+    def _rules_of_sign(self, feature: int, vote: float, *, is_above: bool) -> list[ExportRule]:
         """Returns the rules of a feature above 0, or below 0. For literals, 0 counts as below."""
         if is_above or self.learner.boolean:
             return self._rules(feature, 0.0, vote, is_above=is_above)
         column, name = self._plain_column(feature), words.quoted(self.plain_names[feature])
         below = -intervals.above(0.0, self.precision)
-        return [Rule((Condition(column, -math.inf, below, False, False),), vote, f"{name} < 0")]
+        return [
+            ExportRule(
+                (ExportCondition(column, -math.inf, below, False, False),), vote, f"{name} < 0"
+            )
+        ]
 
-    def _monomial(self, literals: np.ndarray) -> tuple[tuple[Condition, ...] | None, str]:
+    def _monomial(self, literals: np.ndarray) -> tuple[tuple[ExportCondition, ...] | None, str]:
         """Returns the conditions of a conjunction and their text.
 
         The conditions are None if no row satisfies them.
@@ -371,13 +377,13 @@ class _Reader:
             return None if text == "never" else tuple(one for one, _ in found), text
         return tuple(one for one, _ in found), " and ".join(text for _, text in found) or "always"
 
-    def _given_bit(self, feature: int, is_one: bool) -> tuple[Condition, str]:
+    def _given_bit(self, feature: int, is_one: bool) -> tuple[ExportCondition, str]:
         """Returns the condition that a feature is 1 (or 0) and its text."""
         value = 1.0 if is_one else 0.0
-        condition = Condition(self._plain_column(feature), *self._equal(value), False, False)
+        condition = ExportCondition(self._plain_column(feature), *self._equal(value), False, False)
         return condition, f"{words.quoted(self.plain_names[feature])} == {int(is_one)}"
 
-    def _bit(self, index: int, is_one: bool) -> tuple[Condition, str]:
+    def _bit(self, index: int, is_one: bool) -> tuple[ExportCondition, str]:
         """Returns the condition on the table under which a bit is 1 (or 0), and its text."""
         binarizer = self.binarizer
         assert binarizer is not None
@@ -393,13 +399,13 @@ class _Reader:
         if kind is Kind.MISSING:
             # Without `missing_is_value` the bit of a missing value is NaN: neither 0 nor 1.
             whole = (math.inf, -math.inf) if is_one else (-math.inf, math.inf)
-            condition = Condition(column, *whole, False, is_one and as_value)
+            condition = ExportCondition(column, *whole, False, is_one and as_value)
         elif kind is Kind.AT_MOST:
             end = intervals.at_most(limit, self.precision)
-            condition = Condition(column, -math.inf, end, not is_one, as_value and not is_one)
+            condition = ExportCondition(column, -math.inf, end, not is_one, as_value and not is_one)
         else:
             ends = self._equal(limit) if binarizer.categories[attribute] is None else (limit, limit)
-            condition = Condition(column, *ends, not is_one, as_value and not is_one)
+            condition = ExportCondition(column, *ends, not is_one, as_value and not is_one)
         literals = np.zeros(binarizer.num_bits, np.int8)
         literals[index] = 1 if is_one else -1
         return condition, describe_monomial(binarizer, literals)
@@ -420,7 +426,7 @@ class _Reader:
         return self._used(self.plain_names[feature], None)
 
     def _used(self, name: str, texts: tuple[str, ...] | None) -> int:
-        self.columns.setdefault(name, Column(name, texts))
+        self.columns.setdefault(name, ExportColumn(name, texts))
         if (self.columns[name].texts is None) != (texts is None):
             raise ValueError(
                 f"names holds {name!r}, a column of text of binarizer: a feature is a number"

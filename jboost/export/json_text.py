@@ -9,7 +9,7 @@ from typing import Any
 
 from jboost import files
 from jboost.data.binarization import Binarizer
-from jboost.export.description import Column, Condition, RuleVote, ScoreVote, describe
+from jboost.export.description import ExportColumn, ExportCondition, RuleVote, ScoreVote, describe
 
 FORMAT = "jboost-export"
 FORMAT_VERSION = 1
@@ -81,7 +81,7 @@ def _rules(vote: RuleVote) -> dict[str, Any]:
     }
 
 
-def _condition(one: Condition, columns: Sequence[Column]) -> dict[str, Any]:
+def _condition(one: ExportCondition, columns: Sequence[ExportColumn]) -> dict[str, Any]:
     column = columns[one.column]
     found: dict[str, Any] = {"column": column.name}
     if one.low > one.high:

@@ -14,9 +14,9 @@ from jboost.data.binarization import Binarizer
 from jboost.export.description import (
     LARGE,
     SHARE,
-    Column,
-    Condition,
-    Rule,
+    ExportColumn,
+    ExportCondition,
+    ExportRule,
     RuleVote,
     ScoreVote,
     Slope,
@@ -69,7 +69,7 @@ def to_onnx(
 class _Graph:
     """The nodes in the order of evaluation, and the position of each column of the model."""
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[ExportColumn]) -> None:
         try:
             from onnxscript import ir
         except ImportError as error:
@@ -98,7 +98,7 @@ class _Graph:
         shape = self.ir.Shape(["k", len(self.names[name])])
         return self.ir.Value(name=name, type=self.ir.TensorType(kind), shape=shape)
 
-    def _codes(self, texts: Any, index: int, column: Column) -> Any:
+    def _codes(self, texts: Any, index: int, column: ExportColumn) -> Any:
         """Returns the codes [k, 1] of a text column, NaN for missing values."""
         assert column.texts is not None
         if "" in column.texts:
@@ -205,7 +205,7 @@ def _sum(graph: _Graph, terms: Any) -> Any:
     return graph.op("ReduceSum", terms, graph.constant(np.array([1], np.int64)), keepdims=0)
 
 
-def _decided(graph: _Graph, rules: Sequence[Rule], total: Any) -> Any:
+def _decided(graph: _Graph, rules: Sequence[ExportRule], total: Any) -> Any:
     """Returns the vote of the first rule that holds, or the total if none holds."""
     fired = graph.op("Cast", _fired(graph, rules), to=int(graph.ir.DataType.FLOAT))
     first = graph.op("ArgMax", fired, axis=1, keepdims=0)
@@ -215,7 +215,7 @@ def _decided(graph: _Graph, rules: Sequence[Rule], total: Any) -> Any:
     return graph.op("Where", is_decided, graph.op("Gather", votes, first, axis=0), total)
 
 
-def _fired(graph: _Graph, rules: Sequence[Rule]) -> Any:
+def _fired(graph: _Graph, rules: Sequence[ExportRule]) -> Any:
     """Returns which rules hold, [k, rules] bool: those without a failed condition."""
     conditions = list(dict.fromkeys(one for rule in rules for one in rule.conditions))
     if not conditions:
@@ -233,7 +233,7 @@ def _fired(graph: _Graph, rules: Sequence[Rule]) -> Any:
     return graph.op("Equal", failed, graph.constant(np.float32(0)))
 
 
-def _failed(graph: _Graph, conditions: Sequence[Condition]) -> Any:
+def _failed(graph: _Graph, conditions: Sequence[ExportCondition]) -> Any:
     """Returns which conditions do not hold, [k, conditions] bool."""
     values = graph.columns([one.column for one in conditions])
 

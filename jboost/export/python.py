@@ -12,8 +12,8 @@ from jboost.export import intervals
 from jboost.export.description import (
     LARGE,
     SHARE,
-    Column,
-    Condition,
+    ExportColumn,
+    ExportCondition,
     RuleVote,
     ScoreVote,
     Slope,
@@ -150,11 +150,11 @@ def _slope(slope: Slope) -> str:
     return f"{up} * x" if up == down else f"({up} if x > 0 else {down} if x < 0 else 0.0) * x"
 
 
-def _all(conditions: Sequence[Condition], columns: Sequence[Column]) -> str:
+def _all(conditions: Sequence[ExportCondition], columns: Sequence[ExportColumn]) -> str:
     return " and ".join(_condition(one, columns[one.column]) for one in conditions) or "True"
 
 
-def _condition(one: Condition, column: Column) -> str:
+def _condition(one: ExportCondition, column: ExportColumn) -> str:
     name = f"v{one.column}"
     missing, known = (
         (f"{name} != {name}", f"{name} == {name}")
@@ -173,7 +173,7 @@ def _condition(one: Condition, column: Column) -> str:
     return f"({holds} or {missing})" if one.if_missing else f"({known} and {holds})"
 
 
-def _inside(name: str, one: Condition) -> str:
+def _inside(name: str, one: ExportCondition) -> str:
     if one.low == one.high:
         return f"{name} == {_float(one.low)}"
     if one.low == -math.inf:
@@ -183,7 +183,7 @@ def _inside(name: str, one: Condition) -> str:
     return f"{_float(one.low)} <= {name} <= {_float(one.high)}"
 
 
-def _text_equal(one: Condition, column: Column) -> str:
+def _text_equal(one: ExportCondition, column: ExportColumn) -> str:
     assert column.texts is not None
     return f"v{one.column} == {column.texts[int(one.low)]!r}"
 

@@ -11,9 +11,9 @@ from jboost.export import intervals
 from jboost.export.description import (
     LARGE,
     SHARE,
-    Column,
-    Condition,
-    Rule,
+    ExportColumn,
+    ExportCondition,
+    ExportRule,
     RuleVote,
     ScoreVote,
     Slope,
@@ -84,7 +84,7 @@ def to_sql(
     )
 
 
-def _cast(column: Column) -> str:
+def _cast(column: ExportColumn) -> str:
     name = f"d.{_identifier(column.name)}"
     if column.texts is not None:
         return _text(name)
@@ -160,12 +160,12 @@ def _normal(value: str) -> str:
     return f"CASE WHEN ABS({value}) < {_number(2.0**-1022)} THEN 0e0 ELSE {value} END"
 
 
-def _all(rule: Rule, columns: Sequence[Column]) -> str:
+def _all(rule: ExportRule, columns: Sequence[ExportColumn]) -> str:
     conditions = [_condition(one, columns[one.column]) for one in rule.conditions]
     return " AND ".join(conditions) or "1 = 1"
 
 
-def _condition(one: Condition, column: Column) -> str:
+def _condition(one: ExportCondition, column: ExportColumn) -> str:
     name = f"v.v{one.column}"
     if one.low > one.high:
         return f"{name} IS NULL" if one.if_missing else "1 = 0"
@@ -176,7 +176,7 @@ def _condition(one: Condition, column: Column) -> str:
     return f"({holds} OR {name} IS NULL)" if one.if_missing else holds
 
 
-def _compared(name: str, one: Condition) -> str:
+def _compared(name: str, one: ExportCondition) -> str:
     if one.low == -math.inf:
         return f"{name} {'>' if one.negated else '<='} {_number(one.high)}"
     if one.high == math.inf:
@@ -185,7 +185,7 @@ def _compared(name: str, one: Condition) -> str:
     return f"{name} {between} {_number(one.low)} AND {_number(one.high)}"
 
 
-def _text_equal(name: str, one: Condition, column: Column) -> str:
+def _text_equal(name: str, one: ExportCondition, column: ExportColumn) -> str:
     assert column.texts is not None
     text = column.texts[int(one.low)]
     if "\0" in text:

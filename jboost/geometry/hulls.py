@@ -35,7 +35,7 @@ class _Nearest(NamedTuple):
     other: Array  # [2] int32, the other corner
 
 
-class _Search(NamedTuple):
+class _HullSearch(NamedTuple):
     """The state of the search: two candidate simplices, each with one or two distinct corners.
 
     A corner of the Minkowski difference is a pair of indices, of a point in the first set and of a
@@ -86,19 +86,19 @@ def hull_distance(
             points.dtype.itemsize
         ]
 
-    def step(search: _Search) -> _Search:
+    def step(search: _HullSearch) -> _HullSearch:
         nearest = _nearest(points, search.simplices)
         is_wide = nearest.distance > floor
         new, improves = loops.cond(
             is_wide, look_further, lambda now: (now.touched, jnp.zeros((), bool)), nearest
         )
         simplices = jnp.stack([jnp.stack([nearest.touched, new]), jnp.stack([nearest.other, new])])
-        return _Search(simplices, nearest, improves)
+        return _HullSearch(simplices, nearest, improves)
 
     corner = jnp.stack(start)
     nothing = jnp.zeros(2, points.dtype)
     begin = _Nearest(Wide(nothing, nothing), nothing[0], corner, corner)
-    search = _Search(jnp.broadcast_to(corner, (2, 2, 2)), begin, jnp.ones((), bool))
+    search = _HullSearch(jnp.broadcast_to(corner, (2, 2, 2)), begin, jnp.ones((), bool))
     search, _ = loops.bounded_loop(step, lambda s: s.moving, search, max_checks=_MAX_STEPS)
     return HullDistance(search.nearest.normal.hi, search.nearest.distance)
 

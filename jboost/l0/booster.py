@@ -23,7 +23,7 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, PyTree
 from jboost.l0 import columns, pricing, relaxation
 from jboost.l0.columns import NUM_CONSTANTS
-from jboost.l0.pricing import Priced, Proof
+from jboost.l0.pricing import Priced, PricingProof
 from jboost.l0.types import L0Relaxation, RelaxationConfig, WarmStart
 from jboost.l0.votes import local_search, rounded
 from jboost.l0.votes.solution import CoefficientsConfig
@@ -70,12 +70,12 @@ class L0Certificate(NamedTuple):
     # (`local_search.round_up`)
     integer_lower_bound: Array
     integer_upper_bound: Array  # [] on (15), attained by the votes of the ensemble
-    proof: Proof
+    proof: PricingProof
     # with the cuts "either", which are valid for (15) even where hypotheses abstain
-    integer_proof: Proof
+    integer_proof: PricingProof
 
 
-class Memory(NamedTuple):
+class L0Memory(NamedTuple):
     """What is kept from one round to the next. Columns 0 and 1 are the constants."""
 
     outputs: Array  # [2 + capacity, m] H
@@ -83,13 +83,13 @@ class Memory(NamedTuple):
     is_used: Array  # [2 + capacity] bool
     warm: WarmStart  # from the last relaxation
     upper: Array  # [] upper bound on (18)
-    proof: Proof  # of a lower bound on (18)
+    proof: PricingProof  # of a lower bound on (18)
     # [] bool, whether the current relaxation has the cuts "either", which are valid for (15)
     either: Array
     integer_upper: Array  # [] upper bound on the relaxation with the cuts "either"
-    integer_proof: Proof  # of a lower bound on the relaxation with the cuts "either"
+    integer_proof: PricingProof  # of a lower bound on the relaxation with the cuts "either"
     integer_lower: Array  # [] lower bound on (15), from `integer_proof`
-    best: local_search.Vote  # the best point of (15) so far
+    best: local_search.FeasibleVote  # the best point of (15) so far
     gap: Array  # [] after the last round in which it fell
     num_idle: Array  # [] int32 idle rounds in a row
     # [] the share of the duals of the best proof in the next duals that are priced
@@ -161,13 +161,13 @@ class L0(boosting.Booster):
         is_used: Array,
         warm: WarmStart,
         coefficients: Array,
-    ) -> Memory:
+    ) -> L0Memory:
         """The memory for given columns without any proven bound. Its best point of (15) is the one
         that `coefficients` round to.
         """
         infinite = jnp.full((), jnp.inf, outputs.dtype)
         nothing = _nothing_proven(warm)
-        return Memory(
+        return L0Memory(
             outputs=outputs,
             costs=costs,
             is_used=is_used,
@@ -187,7 +187,7 @@ class L0(boosting.Booster):
             relaxation=_not_solved(warm),
         )
 
-    def ask(self, memory: Memory, dataset: Dataset, learner: Any, state: PyTree) -> Priced:
+    def ask(self, memory: L0Memory, dataset: Dataset, learner: Any, state: PyTree) -> Priced:
         """Solves the relaxation over the current columns, as precisely as the gap requires, and
         then both pricing problems.
         """
@@ -219,7 +219,7 @@ class L0(boosting.Booster):
         return pricing.solve(learner, state, duals, solved, memory.either)
 
     def absorb(
-        self, memory: Memory, dataset: Dataset, proposal: Priced, ensemble: Ensemble
+        self, memory: L0Memory, dataset: Dataset, proposal: Priced, ensemble: Ensemble
     ) -> Absorbed:
         """Records the upper bound of the relaxation and the lower bound of the pricing problems,
         and stores the new columns.
@@ -273,7 +273,7 @@ class L0(boosting.Booster):
             status=self._status(memory, proposal.relaxation.status, is_closed & is_last),
         )
 
-    def _last_relaxation(self, before: Memory, solved: L0Relaxation) -> L0Relaxation:
+    def _last_relaxation(self, before: L0Memory, solved: L0Relaxation) -> L0Relaxation:
         """The last solution of (18): that of this round, unless it has the cuts "either" for (15)
         alone.
         """
@@ -284,7 +284,7 @@ class L0(boosting.Booster):
             solved._replace(warm=()),
         )
 
-    def _with_bounds(self, memory: Memory, dataset: Dataset, proposal: Priced) -> Memory:
+    def _with_bounds(self, memory: L0Memory, dataset: Dataset, proposal: Priced) -> L0Memory:
         """The memory with the bounds of this round on both relaxations and on (15)."""
         memory = self.note(memory, dataset, proposal)
         weights = jnp.where(dataset.mask, dataset.weights, 0)
@@ -298,7 +298,7 @@ class L0(boosting.Booster):
             )
         )
 
-    def _status(self, memory: Memory, of_relaxation: Array, is_closed: Array) -> Array:
+    def _status(self, memory: L0Memory, of_relaxation: Array, is_closed: Array) -> Array:
         """The status after a round; `is_closed` if the gap of the last relaxation is closed."""
         is_stuck = memory.num_idle >= _MAX_IDLE
         lacks_capacity = jnp.all(memory.is_used) | (of_relaxation == int(Status.CAPACITY_LIMIT))
@@ -312,7 +312,7 @@ class L0(boosting.Booster):
             of_relaxation == int(Status.INVALID_INPUT), int(Status.INVALID_INPUT), status
         )
 
-    def note(self, memory: Memory, dataset: Dataset, proposal: Priced) -> Memory:
+    def note(self, memory: L0Memory, dataset: Dataset, proposal: Priced) -> L0Memory:
         """The memory with the bounds that a round proves, on the relaxation that it solved."""
         solved, either = proposal.relaxation, memory.either
         cost = jnp.asarray(self.constant_cost, memory.upper.dtype)
@@ -340,7 +340,7 @@ class L0(boosting.Booster):
         )
 
     def relax(
-        self, memory: Memory, dataset: Dataset, tolerance: Array, most_rounds: Array
+        self, memory: L0Memory, dataset: Dataset, tolerance: Array, most_rounds: Array
     ) -> L0Relaxation:
         """Solves the relaxation over the columns in use."""
         weights = dataset.weights.astype(memory.outputs.dtype)
@@ -361,10 +361,10 @@ class L0(boosting.Booster):
 
     def instance(
         self, dataset: Dataset, outputs: Array, costs: Array, is_used: Array
-    ) -> local_search.Instance:
+    ) -> local_search.VoteInstance:
         """The instance of (15) over the columns in use."""
         weights = jnp.where(dataset.mask, dataset.weights.astype(outputs.dtype), 0.0)
-        return local_search.Instance(
+        return local_search.VoteInstance(
             outputs * boosting.signs(dataset)[None, :],
             weights,
             costs,
@@ -372,20 +372,20 @@ class L0(boosting.Booster):
             jnp.asarray(self.margin, outputs.dtype),
         )
 
-    def has_solved(self, memory: Memory) -> Array:
+    def has_solved(self, memory: L0Memory) -> Array:
         """Whether (18) has been solved and the current cuts are those valid for (15), [] bool."""
         return memory.either & (self.config.cuts == "ordered")
 
-    def votes(self, best: local_search.Vote) -> Array:
+    def votes(self, best: local_search.FeasibleVote) -> Array:
         """The coefficients of the hypotheses, equal for the outputs -1 and +1, [capacity, 2]."""
         own = best.coefficients[NUM_CONSTANTS:]
         return jnp.stack([own, own], axis=1)
 
-    def constant(self, best: local_search.Vote) -> Array:
+    def constant(self, best: local_search.FeasibleVote) -> Array:
         """The coefficient of the constant +1 less that of the constant -1, []."""
         return best.coefficients[0] - best.coefficients[1]
 
-    def certificate(self, memory: Memory) -> L0Certificate:
+    def certificate(self, memory: L0Memory) -> L0Certificate:
         """The certificate of the memory. No loss is negative, so the lower bound on (15) is at
         least 0.
         """
@@ -403,7 +403,7 @@ class L0(boosting.Booster):
         )
 
 
-def _with_columns(memory: Memory, entered: columns.Entered) -> Memory:
+def _with_columns(memory: L0Memory, entered: columns.Entered) -> L0Memory:
     primal = memory.warm.primal
     # A new column does not start from the mu of the column that it overwrites.
     primal = primal._replace(
@@ -461,17 +461,17 @@ def _next_smoothing(smoothing: Array, num_new: Array, has_gained_enough: Array) 
     )
 
 
-def _bounds(memory: Memory) -> tuple[Array, Array]:
+def _bounds(memory: L0Memory) -> tuple[Array, Array]:
     """The upper and the lower bound on the current relaxation."""
     return jnp.where(memory.either, memory.integer_upper, memory.upper), jnp.where(
         memory.either, memory.integer_proof.bound, memory.proof.bound
     )
 
 
-def _nothing_proven(cold: WarmStart) -> Proof:
+def _nothing_proven(cold: WarmStart) -> PricingProof:
     """A proof of the bound -inf, with arrays shaped as those of a warm start."""
     zero = jnp.zeros_like(cold.convexity)
-    return Proof(
+    return PricingProof(
         zero - jnp.inf,
         cold.dual.example_weights,
         cold.pairs,

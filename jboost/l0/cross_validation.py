@@ -33,7 +33,7 @@ from jboost.l0.types import RelaxationConfig
 MakeLearner = Callable[[Any], Any]
 
 
-class _Folds(NamedTuple):
+class _PathFolds(NamedTuple):
     """The held-out weights and the features of each fold; of a single fold if without the leading
     axis.
     """
@@ -191,9 +191,9 @@ def choose(
                 " of every example in each fold, [F, m]"
             )
         fold_features = _validate_fold_features(fold_features, shares, dataset, booster, learner)
-    parts = _Folds(shares.astype(jnp.result_type(float)), fold_features)
+    parts = _PathFolds(shares.astype(jnp.result_type(float)), fold_features)
     maker = make_learner if isinstance(make_learner, Partial) else Partial(make_learner)
-    part = _Part(booster, dataset, maker, searches, max_rounds)
+    part = _PathArguments(booster, dataset, maker, searches, max_rounds)
     if on_step is None and on_round is None and initial is None:
         return _choose(part, margins, prices, parts, num_at_once=num_at_once)
     check.can_be_watched(on_step, (part, margins, prices, parts), between="paths")
@@ -303,7 +303,7 @@ class _Settled(NamedTuple):
     meta_fields=["searches", "max_rounds"],
 )
 @dataclasses.dataclass(frozen=True)
-class _Part:
+class _PathArguments:
     """The arguments that all paths share."""
 
     booster: L0
@@ -312,13 +312,13 @@ class _Part:
     searches: tuple[VoteConfig, ...]
     max_rounds: int
 
-    def with_features_of(self, fold: _Folds) -> Dataset:
+    def with_features_of(self, fold: _PathFolds) -> Dataset:
         """All examples with the features of a fold."""
         return (
             self.dataset if fold.features is None else self.dataset._replace(features=fold.features)
         )
 
-    def walk(self, kappa: Array, fold: _Folds, margins: Array, *, bounds_integer: bool) -> Fit:
+    def walk(self, kappa: Array, fold: _PathFolds, margins: Array, *, bounds_integer: bool) -> Fit:
         """The fits of one fold for all margins and searches, with axes [L, S]."""
         rows = _without_held_out(self.with_features_of(fold), fold.held_out)
         rounds = self.max_rounds * margins.shape[0]
@@ -338,7 +338,7 @@ class _Part:
             for search in self.searches
         )
 
-    def evaluate(self, kappa: Array, fold: _Folds, margins: Array) -> Array:
+    def evaluate(self, kappa: Array, fold: _PathFolds, margins: Array) -> Array:
         """The held-out error of each margin and search, [L, S]."""
         ensembles = self.walk(kappa, fold, margins, bounds_integer=False).ensemble
         dataset = self.with_features_of(fold)
@@ -365,7 +365,7 @@ class _Part:
         """The choice of least mean of the errors [K, F, L, S], and its fit of all examples."""
         settled = self.settle(rates, margins, kappas)
         kappa, margin = kappas[settled.place[0]], margins[settled.place[1]]
-        nothing = _Folds(jnp.zeros(self.dataset.labels.shape, rates.dtype), None)
+        nothing = _PathFolds(jnp.zeros(self.dataset.labels.shape, rates.dtype), None)
         whole = self.walk(kappa, nothing, margin[None], bounds_integer=self.booster.bounds_integer)
         fit = jax.tree.map(lambda leaf: leaf[0, settled.place[2]], whole)
         return settled.choice(fit, margin, kappa)
@@ -395,7 +395,7 @@ class _Part:
 
 @functools.partial(jax.jit, static_argnames=("num_at_once",))
 def _choose(
-    part: _Part, margins: Array, kappas: Array, folds: _Folds, *, num_at_once: int
+    part: _PathArguments, margins: Array, kappas: Array, folds: _PathFolds, *, num_at_once: int
 ) -> Choice:
     num_kappas, num_folds = kappas.shape[0], folds.held_out.shape[0]
     pairs = (jnp.repeat(kappas, num_folds), jnp.tile(jnp.arange(num_folds), num_kappas))
@@ -409,10 +409,10 @@ def _choose(
 
 
 def _drive(
-    part: _Part,
+    part: _PathArguments,
     margins: Array,
     kappas: Array,
-    folds: _Folds,
+    folds: _PathFolds,
     on_step: OnStep | None,
     on_round: OnStep | None,
     initial: ChoiceState | None,
@@ -443,7 +443,9 @@ def _drive(
     )
 
 
-def _first_state(part: _Part, margins: Array, kappas: Array, folds: _Folds) -> ChoiceState:
+def _first_state(
+    part: _PathArguments, margins: Array, kappas: Array, folds: _PathFolds
+) -> ChoiceState:
     """The state before the first path."""
     counts = (kappas.shape[0], folds.held_out.shape[0], margins.shape[0], len(part.searches))
     learners = [part.make_learner(kappa) for kappa in kappas]
@@ -460,7 +462,8 @@ def _first_state(part: _Part, margins: Array, kappas: Array, folds: _Folds) -> C
 
 
 _evaluate, _settle, _conclude = (
-    jax.jit(compute) for compute in (_Part.evaluate, _Part.settle, _Part.conclude)
+    jax.jit(compute)
+    for compute in (_PathArguments.evaluate, _PathArguments.settle, _PathArguments.conclude)
 )
 
 

@@ -16,7 +16,7 @@ from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.l0 import relaxation
-from jboost.l0.booster import L0, L0Certificate, Memory, VoteConfig
+from jboost.l0.booster import L0, L0Certificate, L0Memory, VoteConfig
 from jboost.l0.branch_and_cut.in_play import put_in_play
 from jboost.l0.columns import NUM_CONSTANTS
 from jboost.l0.relaxation.instance import known_cuts, make_instance, unordered, with_distances
@@ -149,13 +149,13 @@ def reopen(state: State, margin: Array, dataset: Dataset) -> State:
     )
 
 
-def _has_solution(memory: Memory) -> Array:
+def _has_solution(memory: L0Memory) -> Array:
     """Whether (18) was solved over columns that are all still held, [] bool."""
     return jnp.isfinite(memory.relaxation.upper_bound)
 
 
 def _at_vertex(
-    booster: L0, memory: Memory, dataset: Dataset, config: VertexConfig
+    booster: L0, memory: L0Memory, dataset: Dataset, config: VertexConfig
 ) -> tuple[L0Relaxation, Array]:
     """The solution of the last relaxation at a vertex, and the status of the search for it. Without
     a vertex the solution is unchanged.
@@ -200,8 +200,8 @@ def _at_vertex(
 
 
 def _final_vote(
-    memory: Memory, instance: local_search.Instance, config: VoteConfig
-) -> local_search.Vote:
+    memory: L0Memory, instance: local_search.VoteInstance, config: VoteConfig
+) -> local_search.FeasibleVote:
     """The final vote over the current columns, by the method of the config."""
     if isinstance(config, rounded.RelaxedConfig):
         return rounded.find(instance, memory.warm.primal.coefficients, config=config)
@@ -214,8 +214,8 @@ def _final_vote(
 
 
 def _sparse_vote(
-    memory: Memory, instance: local_search.Instance, config: local_search.SearchConfig
-) -> local_search.Vote:
+    memory: L0Memory, instance: local_search.VoteInstance, config: local_search.SearchConfig
+) -> local_search.FeasibleVote:
     """The best point of (15) that the local search finds. It starts from the best point so far,
     from the point of the relaxation, from sparse roundings of it and from the best pair.
     """
@@ -239,7 +239,7 @@ def _sparse_vote(
         ]
     )
 
-    def search(start: Array) -> local_search.Vote:
+    def search(start: Array) -> local_search.FeasibleVote:
         limited = local_search.limited(start, config.max_hypotheses, _CONSTANTS)
         return local_search.search(
             instance,
@@ -255,7 +255,7 @@ def _sparse_vote(
 
 
 def _with_vote(
-    certificate: L0Certificate, best: local_search.Vote, solution: L0Relaxation
+    certificate: L0Certificate, best: local_search.FeasibleVote, solution: L0Relaxation
 ) -> L0Certificate:
     """The certificate with the bounds that the final vote and the solution of (18) attain."""
     upper = certificate.upper_bound

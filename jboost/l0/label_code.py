@@ -230,7 +230,7 @@ def decode_labels(book: CodeBook, code: LabelCode) -> np.ndarray:
     >>> decode_labels(book, code).tolist()
     [1, -1, 1, 1]
     """
-    reader = _Reader(code.bits)
+    reader = _MessageReader(code.bits)
     row, table_bits = bits_for(book.num_examples), bits_for(len(book.table_sizes))
     places = []
     for _ in range(code.support):
@@ -255,14 +255,14 @@ def decode_labels(book: CodeBook, code: LabelCode) -> np.ndarray:
 # --- the vertex -----------------------------------------------------------------------------------
 
 
-class _Vertex(NamedTuple):
+class _CodedVertex(NamedTuple):
     columns: list[int]  # [s] the hypotheses with a positive coefficient
     coefficients: list[Fraction]  # [s] their coefficients
     examples: list[int]  # [s] linearly independent rows on which the vote is +1 or -1
     positive: list[bool]  # [s] True where the vote is +1
 
 
-def _vertex(outputs: np.ndarray, coefficients: list[Fraction]) -> _Vertex:
+def _vertex(outputs: np.ndarray, coefficients: list[Fraction]) -> _CodedVertex:
     """Returns a vertex with the signs of the vote.
 
     Each step moves along the null space of the rows that are equal to 1. It ends when another row
@@ -272,7 +272,7 @@ def _vertex(outputs: np.ndarray, coefficients: list[Fraction]) -> _Vertex:
     signs = [(vote > 0) - (vote < 0) for vote in votes]
     rows = [index for index, sign in enumerate(signs) if sign]
     if not rows:
-        return _Vertex([], [], [], [])
+        return _CodedVertex([], [], [], [])
     margins = np.array([[signs[row]] for row in rows]) * outputs[rows]
     scale = min(abs(votes[row]) for row in rows)
     point = [number / scale for number in coefficients]
@@ -283,7 +283,7 @@ def _vertex(outputs: np.ndarray, coefficients: list[Fraction]) -> _Vertex:
         independent, direction = _eliminated(margins[tight][:, columns])
         if direction is None:
             chosen = [rows[tight[index]] for index in independent]
-            return _Vertex(
+            return _CodedVertex(
                 columns,
                 [point[column] for column in columns],
                 chosen,
@@ -394,7 +394,7 @@ def _signs(rows: np.ndarray, coefficients: Sequence[Fraction]) -> np.ndarray:
 
 
 def _model_fields(
-    book: CodeBook, places: Sequence[Place], vertex: _Vertex
+    book: CodeBook, places: Sequence[Place], vertex: _CodedVertex
 ) -> Iterator[tuple[int, int]]:
     """Yields the numbers of the model and the number of bits of each."""
     for table, index in places:
@@ -432,7 +432,7 @@ def _written(number: int, num_bits: int) -> list[bool]:
     return [bool(number >> bit & 1) for bit in reversed(range(num_bits))]
 
 
-class _Reader:
+class _MessageReader:
     """Reads the numbers of a message one after another."""
 
     def __init__(self, bits: Any) -> None:

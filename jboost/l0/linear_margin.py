@@ -29,7 +29,7 @@ from jboost.l0 import relaxation
 from jboost.l0.relaxation import certify, cut_rows
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.relaxation.instance import make_instance, numbers_of, unordered
-from jboost.l0.types import Cuts, Instance, Primal
+from jboost.l0.types import CutIndices, Primal, RelaxationInstance
 from jboost.l0.votes import grids
 from jboost.lp import LinearProgram, LPSolution, make_program, solve
 
@@ -80,19 +80,19 @@ class LinearMargin(NamedTuple):
     status: Array  # [] int32
 
 
-class _Best(NamedTuple):
+class _BestLinearMargin(NamedTuple):
     margin: Array  # []
     lower: Array  # []
     primal: Primal
     upper: Array  # []
     example_weights: Array  # [m]
-    cuts: Cuts
+    cuts: CutIndices
     pair_weights: Array  # [K]
 
 
-class _State(NamedTuple):
-    cuts: Cuts
-    best: _Best
+class _LinearMarginState(NamedTuple):
+    cuts: CutIndices
+    best: _BestLinearMargin
     num_new: Array  # [] int32 cuts added after the last program
     num_left_out: Array  # [] int32 violated cuts that found no slot
     num_rounds: Array  # [] int32
@@ -191,7 +191,7 @@ def _solve_one(
     has_columns = jnp.any(instance.is_column)
     first = _begin(instance, config)
 
-    def unfinished(state: _State) -> Array:
+    def unfinished(state: _LinearMarginState) -> Array:
         is_open = is_valid & has_columns & ~_is_closed(state.best, tolerance)
         return is_open & (state.num_new > 0) & (state.num_rounds < config.max_rounds)
 
@@ -222,7 +222,7 @@ def _solve_one(
     )
 
 
-def _is_closed(best: _Best, tolerance: Array) -> Array:
+def _is_closed(best: _BestLinearMargin, tolerance: Array) -> Array:
     """Whether the gap between the bounds is at most the tolerance, [] bool; False at first, when
     the bounds are infinite.
     """
@@ -230,7 +230,7 @@ def _is_closed(best: _Best, tolerance: Array) -> Array:
     return gap <= tolerance
 
 
-def _begin(instance: Instance, config: LinearMarginConfig) -> _State:
+def _begin(instance: RelaxationInstance, config: LinearMarginConfig) -> _LinearMarginState:
     """The state without cuts and bounds."""
     num_examples, num_columns = instance.margins.shape
     default = max(2 * num_examples + num_columns, _LEAST_CUTS)
@@ -242,11 +242,15 @@ def _begin(instance: Instance, config: LinearMarginConfig) -> _State:
     )
     pair_weights = jnp.zeros((capacity,), zero.dtype)
     point = Primal(columns, columns, examples)
-    best = _Best(zero, zero - jnp.inf, point, zero + jnp.inf, examples, cuts, pair_weights)
-    return _State(cuts, best, none + 1, none, none)
+    best = _BestLinearMargin(
+        zero, zero - jnp.inf, point, zero + jnp.inf, examples, cuts, pair_weights
+    )
+    return _LinearMarginState(cuts, best, none + 1, none, none)
 
 
-def _round(instance: Instance, penalty: Array, state: _State) -> _State:
+def _round(
+    instance: RelaxationInstance, penalty: Array, state: _LinearMarginState
+) -> _LinearMarginState:
     """Solves one linear program, proves both bounds, and adds the cuts that it violates."""
     num_examples = instance.weights.shape[0]
     solution = solve(_make_program(instance, penalty, state.cuts))
@@ -270,7 +274,7 @@ def _round(instance: Instance, penalty: Array, state: _State) -> _State:
         jnp.asarray(_VIOLATED[w.dtype.itemsize], w.dtype),
     )
     attains, proves = lower > state.best.lower, upper < state.best.upper
-    new = _Best(margin, lower, primal, upper, w, state.cuts, v)
+    new = _BestLinearMargin(margin, lower, primal, upper, w, state.cuts, v)
     chosen = [
         jax.tree.map(lambda one, other, better=better: jnp.where(better, one, other), *parts)
         for better, parts in (
@@ -278,11 +282,13 @@ def _round(instance: Instance, penalty: Array, state: _State) -> _State:
             (proves, (new[3:], state.best[3:])),
         )
     ]
-    best = _Best(*chosen[0], *chosen[1])
-    return _State(fresh.cuts, best, fresh.num_new, fresh.num_left_out, state.num_rounds + 1)
+    best = _BestLinearMargin(*chosen[0], *chosen[1])
+    return _LinearMarginState(
+        fresh.cuts, best, fresh.num_new, fresh.num_left_out, state.num_rounds + 1
+    )
 
 
-def _make_program(instance: Instance, penalty: Array, cuts: Cuts) -> LinearProgram:
+def _make_program(instance: RelaxationInstance, penalty: Array, cuts: CutIndices) -> LinearProgram:
     """The program over (lambda, mu - lambda, xi, rho), minimised."""
     num_examples, num_columns = instance.margins.shape
     dtype = instance.margins.dtype
@@ -321,7 +327,7 @@ def _make_program(instance: Instance, penalty: Array, cuts: Cuts) -> LinearProgr
     )
 
 
-def _on_grid(instance: Instance, solution: LPSolution) -> tuple[Array, Primal, Array]:
+def _on_grid(instance: RelaxationInstance, solution: LPSolution) -> tuple[Array, Primal, Array]:
     """The margin, and the point on a grid on which sums are exact; and the least slacks [m] that
     its margins allow.
     """
@@ -350,7 +356,9 @@ def _attained(margin: Array, penalty: Array, price: Array) -> Array:
     return brackets.bracket_dot(left, jnp.stack([jnp.ones_like(price), price]))[0]
 
 
-def _proven(instance: Instance, penalty: Array, cuts: Cuts, w: Array, v: Array) -> Array:
+def _proven(
+    instance: RelaxationInstance, penalty: Array, cuts: CutIndices, w: Array, v: Array
+) -> Array:
     """The upper bound that duals prove, rounded up: less the Lagrangian of the minimum, where each
     mu_u, xi_i and rho is at the better end of [0, 1], and lambda is on one hypothesis.
     """

@@ -28,7 +28,7 @@ _MOST_SPARED = 1e30  # a finite number above every sum of weights, in place of i
 _LEAST = 1e-30  # smaller weights become 0: products with them may be subnormal
 
 
-class Duals(NamedTuple):
+class PricingDuals(NamedTuple):
     """The duals of the relaxation to price with; they satisfy (19b)."""
 
     example_weights: Array  # [m] w
@@ -48,11 +48,11 @@ class Priced(NamedTuple):
     least_cost: Array  # [] of the hypotheses other than the constants
     prices: Array  # [p] the costs that hypotheses may have
     state: PyTree
-    duals: Duals
+    duals: PricingDuals
     relaxation: L0Relaxation  # over the current columns
 
 
-def smoothed(best: Proof, solved: L0Relaxation, share: Array) -> Duals:
+def smoothed(best: PricingProof, solved: L0Relaxation, share: Array) -> PricingDuals:
     """Smoothed duals (Wentges 1997): (1 - share) times those of a relaxation plus `share` [] times
     those of the best proof.
 
@@ -73,7 +73,7 @@ def smoothed(best: Proof, solved: L0Relaxation, share: Array) -> Duals:
     sums = jnp.where(is_first, jnp.zeros_like(values).at[groups].add(values)[groups], 0.0)
     heaviest, indices = numerics.top_k(sums, solved.pair_weights.shape[0])
     kept = jnp.where((heaviest > 0)[:, None], pairs[indices], -1)
-    return Duals(
+    return PricingDuals(
         _normal(of_solved * solved.example_weights + of_best * best.example_weights),
         kept,
         jnp.where(kept[:, 0] >= 0, _normal(heaviest), 0.0),
@@ -85,7 +85,9 @@ def _normal(values: Array) -> Array:
 
 
 def pair_matrix(
-    duals: Duals | Proof, either: Array | bool = False, never_abstain: Array | bool = False
+    duals: PricingDuals | PricingProof,
+    either: Array | bool = False,
+    never_abstain: Array | bool = False,
 ) -> Array:
     """The duals of the cuts as a matrix [m, m], symmetric for the cuts "either".
 
@@ -117,7 +119,7 @@ def pair_matrix(
 def solve(
     learner: Any,
     state: PyTree,
-    duals: Duals,
+    duals: PricingDuals,
     relaxation: L0Relaxation,
     either: Array | bool = False,
 ) -> Priced:
@@ -162,7 +164,7 @@ def solve(
 
 
 def _proposer(
-    learner: Any, state: PyTree, duals: Duals, prices: Array, either: Array | bool
+    learner: Any, state: PyTree, duals: PricingDuals, prices: Array, either: Array | bool
 ) -> Callable[[PyTree, Array], Any]:
     """The function from the state and example weights to a proposal. It passes a list of pairs to
     learners that take one, and the matrix of all pairs to others.
@@ -175,7 +177,7 @@ def _proposer(
     return lambda state, weights: learner.propose(state, weights, pair_weights=pairs, costs=prices)
 
 
-def pair_list(duals: Duals, either: Array | bool = False) -> Rewards:
+def pair_list(duals: PricingDuals, either: Array | bool = False) -> Rewards:
     """The duals of the cuts as a list of ordered pairs, [2 K], for hypotheses that may abstain.
     The reversed pairs (i', i) have weight only for the cuts "either".
     """
@@ -186,7 +188,7 @@ def pair_list(duals: Duals, either: Array | bool = False) -> Rewards:
     )
 
 
-class Proof(NamedTuple):
+class PricingProof(NamedTuple):
     """A lower bound on the relaxation over all hypotheses, and the arguments of
     `certify.lower_bound` from which it follows.
     """
@@ -202,7 +204,7 @@ class Proof(NamedTuple):
 
 def prove(
     priced: Priced, signs: Array, *, margin: Array, constant_cost: Array, upper: Array
-) -> Proof:
+) -> PricingProof:
     """Returns the best lower bound that follows from the solutions of the two pricing problems.
 
     The bound is that of the duals times a factor t in (0, 1]. If s_u > c_u for some hypothesis, the
@@ -239,7 +241,7 @@ def prove(
         weights, duals.pair_weights, margin=margin, excess=excess, least=least, selected_bound=most
     )
     bound = jnp.where(jnp.isfinite(most), bound, -jnp.inf)
-    return Proof(bound, weights, duals.pairs, duals.pair_weights, excess, least, most)
+    return PricingProof(bound, weights, duals.pairs, duals.pair_weights, excess, least, most)
 
 
 def _most_selected(priced: Priced, signs: Array, upper: Array) -> Array:
@@ -291,7 +293,7 @@ def _best_share(
     return shares[jnp.argmax(jnp.where(jnp.isnan(proven), -jnp.inf, proven))]
 
 
-def _shrunk(priced: Priced, share: Array) -> tuple[Duals, Array, Array]:
+def _shrunk(priced: Priced, share: Array) -> tuple[PricingDuals, Array, Array]:
     """Returns the duals times a share [], and upper bounds on the two pricing problems with them.
 
     The bounds include the rounding errors of the duals.
@@ -316,10 +318,12 @@ def _shrunk(priced: Priced, share: Array) -> tuple[Duals, Array, Array]:
     _, above = brackets.bracket_dot(
         pieces, jnp.stack([share, share, jnp.ones_like(share), jnp.ones_like(share)])[None, :]
     )
-    return Duals(weights, duals.pairs, pair_weights), *jnp.where(is_whole, bounds, above)
+    return PricingDuals(weights, duals.pairs, pair_weights), *jnp.where(is_whole, bounds, above)
 
 
-def better(old: Proof, new: Proof, counts: Array) -> Proof:
+def better(old: PricingProof, new: PricingProof, counts: Array) -> PricingProof:
     """Returns the proof with the greater bound; always the old one if `counts` is False."""
     takes = counts & (new.bound > old.bound)
-    return Proof(*(jnp.where(takes, one, other) for one, other in zip(new, old, strict=True)))
+    return PricingProof(
+        *(jnp.where(takes, one, other) for one, other in zip(new, old, strict=True))
+    )

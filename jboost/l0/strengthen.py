@@ -24,7 +24,7 @@ from jboost.l0 import relaxation
 from jboost.l0.branch_and_cut import triples as triples_of
 from jboost.l0.relaxation import cut_rows
 from jboost.l0.relaxation.instance import make_instance
-from jboost.l0.types import Cuts, Instance, RelaxationConfig
+from jboost.l0.types import CutIndices, RelaxationConfig, RelaxationInstance
 from jboost.lp import LinearProgram, make_program, solve
 
 # Cuts that are violated by less are not added: the violation may be the error of the solver.
@@ -98,7 +98,7 @@ class StrengthenedFit(NamedTuple):
     num_hypotheses: Array  # [] int32 hypotheses whose reduced cost is below the gap
 
 
-class _State(NamedTuple):
+class _StrengthenState(NamedTuple):
     triples: Array  # [C, 3] int32
     count: Array  # [] int32
     lower: Array  # []
@@ -195,21 +195,23 @@ def strengthen_pool(
     )
     is_pair = jnp.all(pairs >= 0, axis=1)
     ends = jnp.where(is_pair[:, None], position_of[pairs], len(position_of))
-    rows = jnp.concatenate(cut_rows.from_pairs(instance, Cuts(ends[:, 0], ends[:, 1])), axis=1)
+    rows = jnp.concatenate(
+        cut_rows.from_pairs(instance, CutIndices(ends[:, 0], ends[:, 1])), axis=1
+    )
     capacity = config.num_rounds * config.cuts_per_round
     nothing = (
         jnp.zeros_like(instance.weights),
         jnp.zeros((number,), dtype),
         jnp.zeros((capacity,), dtype),
     )
-    first = _State(
+    first = _StrengthenState(
         jnp.full((capacity, 3), -1, jnp.int32),
         jnp.zeros((), jnp.int32),
         jnp.zeros((), dtype),
         nothing,
     )
 
-    def one_round(state: _State, _: None) -> tuple[_State, Array]:
+    def one_round(state: _StrengthenState, _: None) -> tuple[_StrengthenState, Array]:
         return _round(instance, rows, is_pair, state, config)
 
     last, num_found = loops.scan(one_round, first, length=config.num_rounds)
@@ -231,8 +233,12 @@ def strengthen_pool(
 
 
 def _round(
-    instance: Instance, rows: Array, is_pair: Array, state: _State, config: StrengthenConfig
-) -> tuple[_State, Array]:
+    instance: RelaxationInstance,
+    rows: Array,
+    is_pair: Array,
+    state: _StrengthenState,
+    config: StrengthenConfig,
+) -> tuple[_StrengthenState, Array]:
     """Solves one linear program, proves the bound of its duals, and adds the cuts that its
     solution violates. Returns the next state and the number of cuts added.
     """
@@ -265,10 +271,14 @@ def _round(
     slots = jnp.where(is_found, state.count + jnp.cumsum(is_found) - 1, len(state.triples))
     after = state.triples.at[slots].set(triples[chosen], mode="drop")
     num_found = jnp.sum(is_found, dtype=jnp.int32)
-    return _State(after, state.count + num_found, jnp.maximum(lower, state.lower), best), num_found
+    return _StrengthenState(
+        after, state.count + num_found, jnp.maximum(lower, state.lower), best
+    ), num_found
 
 
-def _make_program(instance: Instance, cuts: Array, is_pair: Array, is_cut: Array) -> LinearProgram:
+def _make_program(
+    instance: RelaxationInstance, cuts: Array, is_pair: Array, is_cut: Array
+) -> LinearProgram:
     """The relaxation with pair cuts and rounded cuts.
 
     Its variables are (lambda, mu - lambda, xi), so that mu >= lambda is a bound. Rows of examples
@@ -306,7 +316,9 @@ def _make_program(instance: Instance, cuts: Array, is_pair: Array, is_cut: Array
     )
 
 
-def _proven(instance: Instance, rows: Array, extra: Array, w: Array, v: Array, t: Array) -> Array:
+def _proven(
+    instance: RelaxationInstance, rows: Array, extra: Array, w: Array, v: Array, t: Array
+) -> Array:
     """The lower bound on (15) that duals prove, rounded down.
 
     It is the Lagrangian at its minimum: each mu_u and xi_i is at the better end of [0, 1], and

@@ -118,7 +118,7 @@ class RelaxationConfig:
             )
 
 
-class Instance(NamedTuple):
+class RelaxationInstance(NamedTuple):
     """The relaxation with sorted examples: first the minority class, then the majority class, then
     padding.
     """
@@ -141,7 +141,7 @@ class Instance(NamedTuple):
     reach: Array  # [] the largest distance of a pair that has a cut
 
 
-class Cuts(NamedTuple):
+class CutIndices(NamedTuple):
     """A working set of pairs (i, i'), indices in the order of the instance; m for an empty slot."""
 
     first: Array  # [K] int32
@@ -149,8 +149,8 @@ class Cuts(NamedTuple):
 
 
 class Held(Protocol):
-    """The operations on the cuts of a working set that have duals (`cuts.Listed`). For all cuts at
-    once, `pair_blocks` has them.
+    """The operations on the cuts of a working set that have duals (`cuts.ListedCuts`). For all cuts
+    at once, `pair_blocks` has them.
     """
 
     @property

@@ -23,7 +23,7 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation
 from jboost.l0.relaxation.instance import make_instance
-from jboost.l0.types import Instance
+from jboost.l0.types import RelaxationInstance
 from jboost.lp import make_program, solve
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.interior_point import InteriorPointConfig
@@ -165,7 +165,7 @@ def _solve(
     )
 
 
-def _cleaned(instance: Instance, coefficients: Array, largest: Array) -> Array:
+def _cleaned(instance: RelaxationInstance, coefficients: Array, largest: Array) -> Array:
     """Returns the coefficients, with those within the error of the solver set to 0.
 
     The others are scaled up, so that margins close to 1 exceed 1.
@@ -178,7 +178,7 @@ def _cleaned(instance: Instance, coefficients: Array, largest: Array) -> Array:
     return jnp.minimum(kept * jnp.clip(factor, 1.0, jnp.maximum(most, 1.0)), largest)
 
 
-def _proven(instance: Instance, duals: Array, largest: Array) -> Array:
+def _proven(instance: RelaxationInstance, duals: Array, largest: Array) -> Array:
     """Returns the lower bound on the relaxation from the duals of the margins, rounded down."""
     signed = instance.margins.T * duals[None, :]
     ones = jnp.ones((), duals.dtype)
@@ -191,7 +191,9 @@ def _proven(instance: Instance, duals: Array, largest: Array) -> Array:
     return brackets.bracket_dot(terms, jnp.broadcast_to(ones, terms.shape))[0]
 
 
-def _relaxed(instance: Instance, coefficients: Array, largest: Array, unit: Array) -> Array:
+def _relaxed(
+    instance: RelaxationInstance, coefficients: Array, largest: Array, unit: Array
+) -> Array:
     """Returns the objective of the relaxation at lambda, rounded up; inf if some xi exceeds 1."""
     reached, _ = brackets.bracket_dot(
         instance.margins, jnp.broadcast_to(coefficients, instance.margins.shape)
@@ -204,7 +206,7 @@ def _relaxed(instance: Instance, coefficients: Array, largest: Array, unit: Arra
     return jnp.where(jnp.all(slacks <= unit), paid, jnp.inf)
 
 
-def _loss(instance: Instance, coefficients: Array) -> Array:
+def _loss(instance: RelaxationInstance, coefficients: Array) -> Array:
     """Returns the objective of (9) at a point, rounded up.
 
     An example is right if its margin, rounded down, is at least 1.

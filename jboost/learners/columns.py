@@ -20,7 +20,7 @@ from jboost.base.boosting import Everything, Proposal, signs
 from jboost.base.boosting.protocols import Learner
 from jboost.base.types import Array, ArrayLike, Dataset, is_packed
 from jboost.learners import criteria, prices
-from jboost.learners.criteria import Cells
+from jboost.learners.criteria import ConfusionCells
 
 # Terms of so many examples are summed in the default precision, and these sums are added in 64
 # bits. This takes as long as a plain product, a third of the time of 64 bits throughout. The error
@@ -298,7 +298,7 @@ def _exact_edges(columns: Array, signed: Array, has_negations: bool) -> tuple[Ar
     return edges, bound
 
 
-def _cells(columns: Array, signed: Array) -> Cells:
+def _cells(columns: Array, signed: Array) -> ConfusionCells:
     """The confusion tables [N] of columns [blocks, rows, N] under signed weights [m]. They are
     products with 0 and 1, so that empty cells are exactly 0.
     """
@@ -314,7 +314,7 @@ def _cells(columns: Array, signed: Array) -> Cells:
         else jnp.matmul(weights, kinds, precision=lax.Precision.HIGHEST)
     ).reshape(2, 3, -1)
     (true_positive, false_negative, missed), (false_positive, true_negative, wrongly_missed) = sums
-    return Cells(
+    return ConfusionCells(
         true_positive, false_positive, true_negative, false_negative, missed + wrongly_missed
     )
 

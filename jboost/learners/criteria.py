@@ -1,6 +1,6 @@
 """The criteria by which learners rank hypotheses: the edge, or the normalizer of InfoBoost.
 
-In the notation of Hatano, tp, fp, tn and fn are the weights of the `Cells`, and Z is the
+In the notation of Hatano, tp, fp, tn and fn are the weights of the `ConfusionCells`, and Z is the
 `normalizer`. A learner that supports both criteria has a field `criterion`, "edge" or "normalizer",
 which `replace_criterion` sets.
 """
@@ -18,7 +18,7 @@ from jboost.base.types import Array
 CRITERIA = ("edge", "normalizer")
 
 
-class Cells(NamedTuple):
+class ConfusionCells(NamedTuple):
     """The weights of a confusion table, [...] each. They are sums of nonnegative terms, so that a
     cell without positive weights is exactly 0.
     """
@@ -30,7 +30,7 @@ class Cells(NamedTuple):
     abstained: Array  # h = 0
 
 
-def normalizer(cells: Cells) -> Array:
+def normalizer(cells: ConfusionCells) -> Array:
     """Z = abstained + 2 sqrt(tp fp) + 2 sqrt(tn fn), [...]. Roots are taken first, so that products
     of small weights do not underflow.
     """
@@ -73,7 +73,7 @@ def slack(signed_weights: Array, *, num_more: int = 0) -> Array:
     )
 
 
-def cells_of(outputs: Array, example_weights: Array, labels: Array) -> Cells:
+def cells_of(outputs: Array, example_weights: Array, labels: Array) -> ConfusionCells:
     """The confusion table [k] of outputs [k, m] under weights [m] and labels [m], 0 on padding."""
     positive = jnp.where(labels > 0, example_weights, 0.0)
     negative = jnp.where(labels < 0, example_weights, 0.0)
@@ -89,7 +89,7 @@ def cells_of(outputs: Array, example_weights: Array, labels: Array) -> Cells:
         chosen(said_no, negative), chosen(said_no, positive)
     )
     abstained = reduce.total(chosen(~(said_yes | said_no), positive + negative))
-    return Cells(true_positive, false_positive, true_negative, false_negative, abstained)
+    return ConfusionCells(true_positive, false_positive, true_negative, false_negative, abstained)
 
 
 def replace_criterion(learner: Any, criterion: str) -> Any:

@@ -21,7 +21,7 @@ from jboost.base.boosting import Proposal
 from jboost.base.boosting.protocols import Learner
 from jboost.base.types import Array, Dataset
 from jboost.learners import criteria, prices
-from jboost.learners.criteria import Cells
+from jboost.learners.criteria import ConfusionCells
 from jboost.learners.sorted_features import (
     entries_at,
     is_split,
@@ -58,7 +58,7 @@ class StumpsState(NamedTuple):
     labels: Array  # [m] +1 or -1, 0 on padding
 
 
-class _Best(NamedTuple):
+class _BestSplit(NamedTuple):
     """The best split of each feature of a block."""
 
     score: Array  # [n] edge or 1 - Z; -inf for a feature without splits
@@ -262,10 +262,10 @@ class Stumps(Learner):
             return f"{right} if {name} else {left}"
         return f"{right} if {words.quoted(name)} > {words.number(hypothesis.threshold)} else {left}"
 
-    def _search_edges(self, order: Array, values: Array, signed: Array) -> _Best:
+    def _search_edges(self, order: Array, values: Array, signed: Array) -> _BestSplit:
         dtype = signed.dtype
 
-        def search(order: Array, values: Array, signed: Array) -> _Best:
+        def search(order: Array, values: Array, signed: Array) -> _BestSplit:
             terms = jnp.where(values == values, signed[order], 0.0).astype(jnp.float64)
             left = numerics.cumulative_sum(terms)
             total = left[:, -1]
@@ -278,7 +278,7 @@ class Stumps(Learner):
             left = entries_at(left, position)
             left, right = self._sides(left, total - left)
             bound = jnp.maximum(greatest, 0.0) + 4 * criteria.slack(signed)
-            return _Best(
+            return _BestSplit(
                 greatest.astype(dtype),
                 position,
                 left.astype(dtype),
@@ -286,10 +286,10 @@ class Stumps(Learner):
                 numerics.round_up(bound, dtype),
             )
 
-        best: _Best = numerics.in_64_bits(search)(order, values, signed)
+        best: _BestSplit = numerics.in_64_bits(search)(order, values, signed)
         return best
 
-    def _search_normalizers(self, order: Array, values: Array, signed: Array) -> _Best:
+    def _search_normalizers(self, order: Array, values: Array, signed: Array) -> _BestSplit:
         dtype = signed.dtype
 
         def tables(order: Array, values: Array, signed: Array) -> tuple[Array, ...]:
@@ -317,7 +317,7 @@ class Stumps(Learner):
         *sums, missing, bound = numerics.in_64_bits(tables)(order, values, signed)
         left_positive, right_positive, left_negative, right_negative = sums
         z = criteria.normalizer(
-            Cells(right_positive, right_negative, left_negative, left_positive, missing)
+            ConfusionCells(right_positive, right_negative, left_negative, left_positive, missing)
         )
         z = jnp.where(is_split(values), z, jnp.inf)
         least = reduce.least(z)
@@ -327,7 +327,7 @@ class Stumps(Learner):
         )
         edge = (right_positive - right_negative) - (left_positive - left_negative)
         right = jnp.where(edge < 0, -1.0, 1.0).astype(dtype)
-        return _Best(1 - least, position, -right, right, bound)
+        return _BestSplit(1 - least, position, -right, right, bound)
 
     def _edge(self, left: Array, right: Array) -> Array:
         """The greatest edge of the stumps at a split, given sum_i d_i y_i over the examples on its
@@ -352,7 +352,7 @@ class Stumps(Learner):
             jnp.where(right_alone, sign_right, jnp.where(left_alone, 0.0, sign)),
         )
 
-    def _constant(self, example_weights: Array, labels: Array) -> _Best:
+    def _constant(self, example_weights: Array, labels: Array) -> _BestSplit:
         """The constant classifier, as a block of one."""
         ones = jnp.ones((1, labels.shape[0]), example_weights.dtype)
         edge, bound = criteria.edges(ones, example_weights * labels)
@@ -360,7 +360,7 @@ class Stumps(Learner):
         if self.criterion == "normalizer":
             score = 1 - criteria.normalizer(criteria.cells_of(ones, example_weights, labels))
         sign = jnp.where(edge < 0, -1.0, 1.0).astype(edge.dtype)
-        return _Best(score, jnp.zeros((1,), jnp.int32), sign, sign, bound[None])
+        return _BestSplit(score, jnp.zeros((1,), jnp.int32), sign, sign, bound[None])
 
 
 records.register(

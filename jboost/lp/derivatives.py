@@ -22,7 +22,7 @@ from jax import lax
 from jboost.base import derivatives, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.lp.first_order.scaling import Scaling, equilibrate
+from jboost.lp.first_order.scaling import FirstOrderScaling, equilibrate
 from jboost.lp.problem import LinearProgram
 from jboost.lp.types import LPSolution
 
@@ -33,7 +33,7 @@ _REMEDY = (
 )
 
 
-class Active(NamedTuple):
+class ActiveBounds(NamedTuple):
     """The bounds that are active at the solution."""
 
     at_lower: Array  # [n] bool
@@ -42,7 +42,9 @@ class Active(NamedTuple):
     row_upper: Array  # [m] bool, active
 
 
-def find_vertex(problem: LinearProgram, primal: Array, dual: Array, scaling: Scaling) -> Active:
+def find_vertex(
+    problem: LinearProgram, primal: Array, dual: Array, scaling: FirstOrderScaling
+) -> ActiveBounds:
     """Takes as many bounds as there are variables to be active: the equalities, and the bounds with
     the least quotient of slack and multiplier.
 
@@ -61,7 +63,9 @@ def quotients_of(slacks: Array, multipliers: Array) -> Array:
     return jnp.where(is_zero, jnp.inf, slacks / jnp.where(is_zero, 1.0, multipliers))
 
 
-def find_face(problem: LinearProgram, primal: Array, dual: Array, scaling: Scaling) -> Active:
+def find_face(
+    problem: LinearProgram, primal: Array, dual: Array, scaling: FirstOrderScaling
+) -> ActiveBounds:
     """Takes every bound to be active whose multiplier exceeds its slack, each relative to the
     largest of its kind. There may be more or fewer than variables.
     """
@@ -94,7 +98,7 @@ def in_units(units: Array, slacks: Array, multipliers: Array) -> tuple[Array, Ar
 
 
 def _slacks_and_multipliers(
-    problem: LinearProgram, primal: Array, dual: Array, scaling: Scaling
+    problem: LinearProgram, primal: Array, dual: Array, scaling: FirstOrderScaling
 ) -> tuple[Array, Array, Array]:
     """For variables, then rows, [n + m] each: the distance from the bound that the multiplier
     belongs to, the size of the multiplier, and whether both bounds are equal.
@@ -115,9 +119,9 @@ def _multipliers(problem: LinearProgram, dual: Array) -> Array:
     return jnp.concatenate([problem.objective - problem.operator.rmatvec(dual), dual])
 
 
-def _active(problem: LinearProgram, dual: Array, is_active: Array) -> Active:
-    """The `Active` of these bounds [n + m] and of all equalities. An equality moves with the one of
-    its two bounds that its multiplier belongs to, as one may be moved without the other.
+def _active(problem: LinearProgram, dual: Array, is_active: Array) -> ActiveBounds:
+    """The `ActiveBounds` of these bounds [n + m] and of all equalities. An equality moves with the
+    one of its two bounds that its multiplier belongs to, as one may be moved without the other.
     """
     num_columns = problem.objective.shape[0]
     multipliers = _multipliers(problem, dual)
@@ -126,7 +130,7 @@ def _active(problem: LinearProgram, dual: Array, is_active: Array) -> Active:
     )
     at_high = (is_active | is_equality) & (multipliers < 0)
     at_low = (is_active & (multipliers > 0)) | (is_equality & ~at_high)
-    return Active(
+    return ActiveBounds(
         at_low[:num_columns], at_high[:num_columns], at_low[num_columns:], at_high[num_columns:]
     )
 

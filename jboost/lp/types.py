@@ -77,7 +77,7 @@ def record(
     )
 
 
-class Info(NamedTuple):
+class LPInfo(NamedTuple):
     """The numbers of one check, for a progress display."""
 
     num_iterations: Array  # []

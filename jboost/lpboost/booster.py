@@ -35,9 +35,9 @@ from jboost.base.types import Array, Dataset
 from jboost.lp.interior_point import InteriorPointConfig
 from jboost.lp.simplex.margins import SimplexConfig
 from jboost.lpboost import master, value
-from jboost.lpboost.master import Config, Solved
+from jboost.lpboost.master import Config, MasterSolution
 from jboost.relaxations import SoftMargin, certify
-from jboost.relaxations.certify import Proven
+from jboost.relaxations.certify import ProvenBounds
 
 _SHARE_OF_GAP = 0.1  # the tolerance of a master, as a share of the gap that remains
 _SHARE_OF_TOLERANCE = 0.05  # small votes of up to this share of the tolerance may be dropped
@@ -55,17 +55,17 @@ _FINER = 0.01  # the factor of the master's tolerance after a round that changed
 _FINEST = {4: 1e-5, 8: 1e-10}  # the smallest tolerance of a master, by the bytes of a float
 
 
-class Memory(NamedTuple):
+class LPBoostMemory(NamedTuple):
     """The state of LP-Boost between rounds."""
 
     columns: Array  # [capacity, m] y_i h_j(x_i); rows of unused slots are 0
     prior: Array  # [m]
-    solved: Solved
+    solved: MasterSolution
     queried: Array  # [m] the example weights of the last query of the learner
     smoothing: Array  # [] the weight of the best example weights so far in that query
     fineness: Array  # [] the factor of the tolerance of masters, at most 1
     precision: Array  # [] the tolerance of the last master, inf before the first
-    proven: Proven
+    proven: ProvenBounds
 
 
 class ListedProposal(NamedTuple):
@@ -138,17 +138,19 @@ class LPBoost(boosting.Booster):
         prior = boosting.initial_distribution(dataset)
         no_votes = jnp.zeros((capacity,), prior.dtype)
         warm = master.start(self.method(capacity), prior.shape[0], capacity, prior.dtype)
-        solved = Solved(no_votes, prior, warm, jnp.zeros((), jnp.int32))
+        solved = MasterSolution(no_votes, prior, warm, jnp.zeros((), jnp.int32))
         proven = _nothing_proven(solved)
         columns, one = jnp.zeros((capacity, prior.shape[0]), prior.dtype), jnp.ones((), prior.dtype)
-        memory = Memory(columns, prior, solved, prior, _SMOOTHING * one, one, one + jnp.inf, proven)
+        memory = LPBoostMemory(
+            columns, prior, solved, prior, _SMOOTHING * one, one, one + jnp.inf, proven
+        )
         first = boosting.before_first_round(memory, prior, certificate_of(proven), capacity)
         return first._replace(
             status=jnp.where(self.is_feasible(prior), first.status, int(Status.INFEASIBLE))
         )
 
     def ask(
-        self, memory: Memory, dataset: Dataset, learner: Any, state: Any
+        self, memory: LPBoostMemory, dataset: Dataset, learner: Any, state: Any
     ) -> Proposal | ListedProposal:
         """Hypotheses for the next round: the best ones, followed by all others if `takes_all`.
 
@@ -169,7 +171,7 @@ class LPBoost(boosting.Booster):
 
     def absorb(
         self,
-        memory: Memory,
+        memory: LPBoostMemory,
         dataset: Dataset,
         proposal: Proposal | ListedProposal,
         ensemble: Ensemble,
@@ -230,8 +232,8 @@ class LPBoost(boosting.Booster):
         )
 
     def _prove_upper(
-        self, memory: Memory, rows: Array, count: Array, *, best_edge: Array
-    ) -> Proven:
+        self, memory: LPBoostMemory, rows: Array, count: Array, *, best_edge: Array
+    ) -> ProvenBounds:
         """The upper bound at the queried example weights, from the new rows [k, m], from all
         columns, and from the learner's bound of the best edge.
         """
@@ -251,8 +253,8 @@ class LPBoost(boosting.Booster):
         )
 
     def solve(
-        self, memory: Memory, count: Array, *, is_known: Array | bool, is_complete: bool
-    ) -> tuple[Memory, Array]:
+        self, memory: LPBoostMemory, count: Array, *, is_known: Array | bool, is_complete: bool
+    ) -> tuple[LPBoostMemory, Array]:
         """Solves the master over the columns so far and computes the lower bound of its votes.
 
         Only a simplex method ends in a vertex; the votes of other methods use all columns of the
@@ -279,7 +281,7 @@ class LPBoost(boosting.Booster):
         is_used = jnp.arange(memory.columns.shape[0]) < count
         config = self.method(memory.columns.shape[0])
 
-        def again(carry: tuple[Memory, Array, Array]) -> tuple[Memory, Array, Array]:
+        def again(carry: tuple[LPBoostMemory, Array, Array]) -> tuple[LPBoostMemory, Array, Array]:
             memory, num_dropped, is_first = carry
             old = memory.proven
             solved = master.solve(
@@ -317,8 +319,8 @@ class LPBoost(boosting.Booster):
         return memory, wanted <= finest
 
     def _take_votes(
-        self, memory: Memory, solved: Solved, goal: Array, is_first: Array
-    ) -> tuple[Memory, Array]:
+        self, memory: LPBoostMemory, solved: MasterSolution, goal: Array, is_first: Array
+    ) -> tuple[LPBoostMemory, Array]:
         """The memory with the votes of a master if they are better, or, after the first master,
         if they are fewer and keep the gap closed; and whether they are taken, [] bool.
         """
@@ -340,7 +342,7 @@ class LPBoost(boosting.Booster):
         memory = memory._replace(solved=kept, proven=old._replace(coefficients=votes, lower=lower))
         return memory, is_taken
 
-    def reopen(self, memory: Memory, count: Array) -> Memory:
+    def reopen(self, memory: LPBoostMemory, count: Array) -> LPBoostMemory:
         """The memory for a booster of another nu. The columns are kept, the master is solved again,
         and the bounds are those of its solution.
         """
@@ -364,7 +366,7 @@ class LPBoost(boosting.Booster):
         )
 
     @staticmethod
-    def without_proof(memory: Memory) -> Memory:
+    def without_proof(memory: LPBoostMemory) -> LPBoostMemory:
         """The memory with nothing proven."""
         return memory._replace(proven=_nothing_proven(memory.solved))
 
@@ -402,10 +404,10 @@ def _are_smallest(votes: Array, number: Array) -> Array:
     return jnp.zeros(votes.shape, bool).at[order].set(jnp.arange(votes.shape[0]) < number)
 
 
-def _nothing_proven(solved: Solved) -> Proven:
+def _nothing_proven(solved: MasterSolution) -> ProvenBounds:
     """The trivial bounds: no votes have a soft margin below -1."""
     one = jnp.ones((), solved.votes.dtype)
-    return Proven(
+    return ProvenBounds(
         jnp.zeros_like(solved.votes),
         -one,
         solved.example_weights,
@@ -415,11 +417,11 @@ def _nothing_proven(solved: Solved) -> Proven:
     )
 
 
-def votes_of(proven: Proven) -> Array:
+def votes_of(proven: ProvenBounds) -> Array:
     """The votes of an ensemble, [capacity, 2]: the same for both outputs of a hypothesis."""
     return jnp.stack([proven.coefficients, proven.coefficients], axis=1)
 
 
-def certificate_of(proven: Proven) -> Certificate:
+def certificate_of(proven: ProvenBounds) -> Certificate:
     """The certificate that the user gets."""
     return Certificate(proven.lower, proven.upper, proven.seen_upper, proven.example_weights)

@@ -32,7 +32,7 @@ from jboost.lp.types import NO_PROOF
 from jboost.projections import projection_capped_simplex
 from jboost.relaxations import games
 from jboost.relaxations.caps import SoftMargin
-from jboost.relaxations.games import Game, SolverConfig
+from jboost.relaxations.games import RelaxedGame, SolverConfig
 from jboost.relaxations.votes import UnitSimplex
 
 Config = InteriorPointConfig | FirstOrderConfig | SimplexConfig | SolverConfig
@@ -48,7 +48,7 @@ def validate_config(config: Any) -> None:
         )
 
 
-class Solved(NamedTuple):
+class MasterSolution(NamedTuple):
     """The primal and the dual solution of the master, feasible and of sum one up to rounding."""
 
     votes: Array  # [capacity]
@@ -144,11 +144,11 @@ def solve(
     is_used: Array,
     caps: Array,
     *,
-    before: Solved,
+    before: MasterSolution,
     tolerance: Array,
     spare: Array,
     config: Config,
-) -> Solved:
+) -> MasterSolution:
     """Solves the master, to the precision that rounding allows.
 
     Args:
@@ -176,14 +176,21 @@ def solve(
 
 
 def _solve_by(
-    config: Config, columns: Any, is_used: Array, caps: Array, before: Solved, tolerance: Array
-) -> Solved:
+    config: Config,
+    columns: Any,
+    is_used: Array,
+    caps: Array,
+    before: MasterSolution,
+    tolerance: Array,
+) -> MasterSolution:
     warm: Any = before.warm
     if isinstance(config, SimplexConfig):
         vertex = margin_simplex.solve(
             columns, is_used, caps, basis=warm or None, tolerance=tolerance, config=config
         )
-        return Solved(vertex.votes, vertex.example_weights, vertex.basis, vertex.num_iterations)
+        return MasterSolution(
+            vertex.votes, vertex.example_weights, vertex.basis, vertex.num_iterations
+        )
     if isinstance(config, SolverConfig):
         return _play(config, columns, is_used, caps, before, tolerance)
     problem = program(columns, is_used, caps)
@@ -192,10 +199,12 @@ def _solve_by(
         solution = interior_point.solve(
             problem, tolerance, dataclasses.replace(config, proof=NO_PROOF, scaling_rounds=0)
         )
-        return Solved(-solution.dual[:-1], solution.primal[:-1], (), solution.num_iterations)
+        return MasterSolution(
+            -solution.dual[:-1], solution.primal[:-1], (), solution.num_iterations
+        )
     last = first_order.run(problem, tolerance, dataclasses.replace(config, proof=NO_PROOF), warm)
     found = first_order.warm_start(last)
-    return Solved(-found.dual[:-1], found.primal[:-1], found, last.num_iterations)
+    return MasterSolution(-found.dual[:-1], found.primal[:-1], found, last.num_iterations)
 
 
 def _play(
@@ -203,18 +212,18 @@ def _play(
     columns: Array,
     is_used: Array,
     caps: Array,
-    before: Solved,
+    before: MasterSolution,
     tolerance: Array,
-) -> Solved:
+) -> MasterSolution:
     """Solves the master as a game between votes and example weights, from the last solution."""
     # caps are the shares of the examples divided by nu
     prior = jnp.where(caps > 0, caps / numerics.precise_sum(caps), 0.0)
     cap = numerics.precise_sum(caps) / numerics.precise_sum((caps > 0).astype(caps.dtype))
-    game = Game(columns.T, SoftMargin(cap, None), UnitSimplex(is_used), prior)
+    game = RelaxedGame(columns.T, SoftMargin(cap, None), UnitSimplex(is_used), prior)
     best, num_iterations = games.play(
         game, tolerance, config, (before.votes, before.example_weights)
     )
-    return Solved(best.coefficients, best.example_weights, (), num_iterations)
+    return MasterSolution(best.coefficients, best.example_weights, (), num_iterations)
 
 
 def _distribution(votes: Array, otherwise: Array) -> Array:

@@ -18,7 +18,7 @@ from jboost.lp.interior_point import InteriorPointConfig
 from jboost.lp.simplex.margins import SimplexConfig
 from jboost.lpboost import master, value
 from jboost.lpboost.derivatives import differentiate, game_of
-from jboost.lpboost.master import Config, Solved, Warm, validate_config
+from jboost.lpboost.master import Config, MasterSolution, Warm, validate_config
 from jboost.relaxations import certify
 from jboost.relaxations.margins import are_in_range, checked_margins
 
@@ -232,11 +232,11 @@ def _solve_one(
             if master.finds_vertices(config)
             else master.start(config, num_examples, num_columns, dtype)
         )
-        before = Solved(
+        before = MasterSolution(
             jnp.full((num_columns,), 1 / num_columns, dtype), prior, warm, jnp.zeros((), jnp.int32)
         )
     else:
-        before = Solved(
+        before = MasterSolution(
             initial.coefficients, initial.example_weights, initial.warm, jnp.zeros((), jnp.int32)
         )
     solved = master.solve(

@@ -24,26 +24,26 @@ from jboost.lpboost import master
 _NEVER_HELD = master.LARGEST_EDGE  # no edge reaches this bound on beta
 
 
-class Parts(NamedTuple):
+class SpreadParts(NamedTuple):
     """A vector over the variables (example weights, beta) or over the rows (votes, their sum)."""
 
     many: Array  # [m] or [n]
     one: Array  # []
 
 
-class _Program(NamedTuple):
+class _SpreadProgram(NamedTuple):
     columns: Array  # [n, m] margins, 0 for padding
     caps: Array  # [m] upper bounds of the example weights
 
-    def rows(self, variables: Parts) -> Parts:
+    def rows(self, variables: SpreadParts) -> SpreadParts:
         """The matrix times (u, beta)."""
         edges = _product(self.columns, variables.many)
-        return Parts(edges - variables.one, reduce.total(variables.many))
+        return SpreadParts(edges - variables.one, reduce.total(variables.many))
 
-    def prices(self, dual: Parts) -> Parts:
+    def prices(self, dual: SpreadParts) -> SpreadParts:
         """The transposed matrix times the duals of the rows."""
         margins = _product(dual.many, self.columns)
-        return Parts(margins + dual.one, -reduce.total(dual.many))
+        return SpreadParts(margins + dual.one, -reduce.total(dual.many))
 
 
 def _product(one: Array, other: Array) -> Array:
@@ -66,10 +66,10 @@ def differentiate(
       dual: rho [], the dual of the sum of the example weights.
       solution: a `jboost.lpboost.LPBoostSolution`.
     """
-    program = _Program(columns[0], caps[0])
+    program = _SpreadProgram(columns[0], caps[0])
     weights, votes = solution.example_weights, solution.coefficients
-    points = Parts(weights, reduce.largest(_product(program.columns, weights)))
-    duals = Parts(-votes, dual)
+    points = SpreadParts(weights, reduce.largest(_product(program.columns, weights)))
+    duals = SpreadParts(-votes, dual)
     reached = _product(columns[1], weights)
     priced = -_product(votes, columns[1])
     charge = jnp.minimum(-program.prices(duals).many, 0.0)  # reduced costs at caps
@@ -98,9 +98,9 @@ class _Active(NamedTuple):
 
 
 def _move(
-    program: _Program,
-    points: Parts,
-    duals: Parts,
+    program: _SpreadProgram,
+    points: SpreadParts,
+    duals: SpreadParts,
     changes: tuple[Array, Array, Array],
     choice: str,
 ) -> tuple[Array, Array]:
@@ -129,34 +129,40 @@ def _move(
     return held + variables.many * _product(inverse, missed), -rows.many * of_rows
 
 
-def _scaling(program: _Program) -> tuple[Parts, Parts]:
+def _scaling(program: _SpreadProgram) -> tuple[SpreadParts, SpreadParts]:
     """The factors of rows and of variables by `jboost.lp.first_order.scaling.equilibrate`."""
     sizes = jnp.abs(program.columns)
     dtype = program.caps.dtype
     one = jnp.ones((), dtype)
     begin = (
-        Parts(jnp.ones(sizes.shape[:1], dtype), one),
-        Parts((program.caps != 0).astype(dtype), one),
+        SpreadParts(jnp.ones(sizes.shape[:1], dtype), one),
+        SpreadParts((program.caps != 0).astype(dtype), one),
     )
 
-    def norms_of(rows: Parts, variables: Parts) -> tuple[Parts, Parts]:
+    def norms_of(rows: SpreadParts, variables: SpreadParts) -> tuple[SpreadParts, SpreadParts]:
         return (
-            Parts(_product(sizes, variables.many) + variables.one, reduce.total(variables.many)),
-            Parts(_product(rows.many, sizes) + rows.one, reduce.total(rows.many)),
+            SpreadParts(
+                _product(sizes, variables.many) + variables.one, reduce.total(variables.many)
+            ),
+            SpreadParts(_product(rows.many, sizes) + rows.one, reduce.total(rows.many)),
         )
 
     return balanced(begin, norms_of, SCALING_ROUNDS)
 
 
 def _find_active(
-    program: _Program, points: Parts, duals: Parts, scaling: tuple[Parts, Parts], choice: str
+    program: _SpreadProgram,
+    points: SpreadParts,
+    duals: SpreadParts,
+    scaling: tuple[SpreadParts, SpreadParts],
+    choice: str,
 ) -> _Active:
     """As `jboost.lp.derivatives.find_vertex` and `find_face`."""
     rows, variables = scaling
-    reduced = Parts(-program.prices(duals).many, 1 + reduce.total(duals.many))
+    reduced = SpreadParts(-program.prices(duals).many, 1 + reduce.total(duals.many))
     is_equal = program.caps == 0
     room = jnp.where(reduced.many > 0, points.many, program.caps - points.many)
-    units = Parts(*(numerics.safe_divide(1.0, part) for part in variables))
+    units = SpreadParts(*(numerics.safe_divide(1.0, part) for part in variables))
     of_weights = in_units(units.many, room, reduced.many)
     below = points.one - _product(program.columns, points.many)
     of_votes = in_units(rows.many, below, duals.many)

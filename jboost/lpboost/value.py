@@ -16,7 +16,7 @@ from jboost.relaxations import SoftMargin, certify
 _LEAST_NU = 1e-30  # smaller values of nu act like this one: no example weight is capped
 
 
-class Simplex:
+class SimplexVotes:
     """The constraint on votes: only nonnegative votes of sum one are allowed. The value of votes
     near them differs by at most their distance.
     """
@@ -52,11 +52,11 @@ def attained(columns: Any, votes: Array, relaxation: SoftMargin, prior: Array) -
     # `precise_sum` adds float32 values in float64
     roundings = 4 if votes.dtype.itemsize == 4 else votes.shape[0] + 4
     distance = (jnp.abs(total - 1) + roundings * eps * total) * (1 + 2 * eps)
-    return certify.lower_from_margins(reached, distance, relaxation, Simplex, prior)
+    return certify.lower_from_margins(reached, distance, relaxation, SimplexVotes, prior)
 
 
 def not_exceeded(edge: Array, weights: Array, relaxation: SoftMargin, prior: Array) -> Array:
     """An upper bound [], rounded up, on the value of any votes over hypotheses whose edge under the
     example weights [m] is at most `edge` [].
     """
-    return certify.upper_from_edge(edge, weights, relaxation, Simplex, prior)
+    return certify.upper_from_edge(edge, weights, relaxation, SimplexVotes, prior)

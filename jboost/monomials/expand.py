@@ -36,8 +36,8 @@ from jboost.monomials import integers
 from jboost.monomials.batches import by_node
 from jboost.monomials.flow import residual_gains, sum_over_pairs
 from jboost.monomials.instance import (
-    Instance,
-    Rows,
+    ClassRows,
+    MonomialInstance,
     amounts_covered,
     by_literal,
     covered,
@@ -51,7 +51,7 @@ from jboost.monomials.nodes import Node, cost, make_node
 _ENTRIES_TO_A_PAIR = 64
 
 
-class Measured(NamedTuple):
+class MeasuredMonomials(NamedTuple):
     """Values of the monomials of a batch. Row 0 is for the monomials themselves, the other rows for
     the monomials with one more literal.
     """
@@ -96,14 +96,14 @@ class Children(NamedTuple):
     is_done: Array  # [B] bool: the node is settled, and all its children are in `nodes`
 
 
-def root(instance: Instance) -> Node:
+def root(instance: MonomialInstance) -> Node:
     """The empty monomial, with all literals allowed."""
     words = integers.pack(instance.allowed)
     most, none = reduce.total(instance.amounts[0]), jnp.zeros((), instance.amounts.dtype)
     return make_node(jnp.zeros_like(words), words, none, most - instance.least_costs[0], none)
 
 
-def measure(instance: Instance, nodes: Node) -> Measured:
+def measure(instance: MonomialInstance, nodes: Node) -> MeasuredMonomials:
     """Values of the monomials, and of the monomials with one more literal, by matrix products."""
     allowed = lax.optimization_barrier(integers.unpack(nodes.allowed, instance.chains.shape[0]).T)
     found = by_node(_covered_amounts, (nodes.literals.T,), (instance,))
@@ -117,10 +117,10 @@ def measure(instance: Instance, nodes: Node) -> Measured:
     values = gained - kept - price
     for less, number in others:
         values, kept = values - less, number
-    return Measured(allowed, values, gained, kept)
+    return MeasuredMonomials(allowed, values, gained, kept)
 
 
-def _covered_amounts(literals: Array, instance: Instance) -> list[Array]:
+def _covered_amounts(literals: Array, instance: MonomialInstance) -> list[Array]:
     """`amounts_covered` by monomials, words [W, B], as arrays [2 (1 + L), B]. The first are the
     gains and the losses; with rewards the second are the rewards that are missed and the numbers of
     unwanted examples.
@@ -135,7 +135,7 @@ def _covered_amounts(literals: Array, instance: Instance) -> list[Array]:
     return [part.reshape(-1, part.shape[2]) for part in found]
 
 
-def _missed(instance: Instance, beside: Array) -> Array:
+def _missed(instance: MonomialInstance, beside: Array) -> Array:
     """The rewards [R, B] that wanted examples do not gain because the unwanted examples `beside`
     [R, B] bool are covered too.
     """
@@ -159,7 +159,7 @@ def _products_of_integers(amounts: Array, flags: Array) -> Array:
     return integers.product(flags.T, amounts.T).T
 
 
-def is_beaten(instance: Instance, measured: Measured, num_nested: int) -> Array:
+def is_beaten(instance: MonomialInstance, measured: MeasuredMonomials, num_nested: int) -> Array:
     """Which literals rule 5 removes, [L, B] bool. Only allowed literals whose indices differ by at
     most `num_nested` are compared.
     """
@@ -187,10 +187,10 @@ def is_beaten(instance: Instance, measured: Measured, num_nested: int) -> Array:
 
 
 def screen(
-    instance: Instance,
+    instance: MonomialInstance,
     nodes: Node,
     is_node: Array,
-    measured: Measured,
+    measured: MeasuredMonomials,
     to_beat: Array,
     *,
     num_nested: int,
@@ -222,7 +222,7 @@ def screen(
     )
 
 
-def _lost(instance: Instance, nodes: Node, usable: Array) -> Array:
+def _lost(instance: MonomialInstance, nodes: Node, usable: Array) -> Array:
     """Rule 3: the loss [B] of the unwanted examples that the monomial and all its usable literals
     [L, B] cover.
     """
@@ -231,10 +231,10 @@ def _lost(instance: Instance, nodes: Node, usable: Array) -> Array:
     return lost[0]
 
 
-def _covered_losses(literals: Array, instance: Instance) -> Array:
+def _covered_losses(literals: Array, instance: MonomialInstance) -> Array:
     """The losses [1, B] of the unwanted examples that monomials, words [W, B], cover."""
 
-    def of_block(part: tuple[Rows, Array]) -> Array:
+    def of_block(part: tuple[ClassRows, Array]) -> Array:
         rows, losses = part
         return reduce.total(jnp.where(covered(rows, literals), losses[:, :, None], 0), axis=1)
 
@@ -243,27 +243,27 @@ def _covered_losses(literals: Array, instance: Instance) -> Array:
     )
 
 
-def _least(instance: Instance, nodes: Node) -> Array:
+def _least(instance: MonomialInstance, nodes: Node) -> Array:
     """The least cost [B] of the descendants whose values are not yet known. Without rewards the
     values of the children are known.
     """
     return cost(instance.least_costs, nodes.order + (1 if instance.rewards is not None else 2))
 
 
-def _is_open(instance: Instance, usable: Array) -> Array:
+def _is_open(instance: MonomialInstance, usable: Array) -> Array:
     """Whether nodes have descendants whose values are not known, from their usable literals [L, B].
     Without rewards these are the descendants of the children.
     """
     return reduce.count(usable, axis=0) > (0 if instance.rewards is not None else 1)
 
 
-def _opposite(instance: Instance, literals: Array) -> Array:
+def _opposite(instance: MonomialInstance, literals: Array) -> Array:
     """The negations [L, B] of literals [L, B]."""
     return jnp.pad(literals, ((0, 1), (0, 0)))[instance.opposites]
 
 
 def bound(
-    instance: Instance, nodes: Node, is_node: Array, to_beat: Array, *, num_matchings: int
+    instance: MonomialInstance, nodes: Node, is_node: Array, to_beat: Array, *, num_matchings: int
 ) -> Bounded:
     """Applies rules 3 and 4 once, and rule 1 with the new bounds."""
     live = is_node & (nodes.bound > to_beat)
@@ -297,7 +297,7 @@ def _worth(left: Array, order: Array, period: Array, covers: Array) -> Array:
     return total
 
 
-def children(instance: Instance, bounded: Bounded, *, num_slots: int) -> Children:
+def children(instance: MonomialInstance, bounded: Bounded, *, num_slots: int) -> Children:
     """The children of the settled nodes, in the order of their parents. Parents are taken from the
     start of the batch as long as all children of a parent fit.
     """

@@ -14,7 +14,7 @@ from jboost.base import loops, reduce
 from jboost.base.types import Array
 from jboost.monomials import integers
 from jboost.monomials.batches import by_node
-from jboost.monomials.instance import Instance, layout
+from jboost.monomials.instance import MonomialInstance, layout
 
 _PAIRS_AT_ONCE = 256  # pairs with a reward that one iteration of a loop adds
 # The largest number of matchings if all losses together are less than the rewards: then the flow
@@ -24,7 +24,7 @@ _FEW_WORDS = 2  # the number of words that is enough for the literals of most ba
 
 
 def residual_gains(
-    instance: Instance,
+    instance: MonomialInstance,
     wanted: Array,
     removable: Array,
     is_stuck: Array,
@@ -91,7 +91,7 @@ def _flow_between(
 
 
 def _by_used_literals(
-    instance: Instance,
+    instance: MonomialInstance,
     usable: Array,
     rounds: Array,
     meet: Callable[[Array, Array, Array, Array], Array],
@@ -135,7 +135,7 @@ def _with_partners_first(takes_part: Array) -> Array:
     return integers.stable_order(jnp.where(takes_part, jnp.where(takes_part[::-1], 0, 1), 2))
 
 
-def _worth_while(instance: Instance, num_matchings: int) -> Array:
+def _worth_while(instance: MonomialInstance, num_matchings: int) -> Array:
     """The number of matchings to try, []. It is small if the total possible flow is less than the
     rewards.
     """
@@ -160,7 +160,7 @@ def _parts(words: Array, other_words: Array, usable: Array) -> Array:
     )
 
 
-def _forgone(instance: Instance, removable: Array, is_stuck: Array, usable: Array) -> Array:
+def _forgone(instance: MonomialInstance, removable: Array, is_stuck: Array, usable: Array) -> Array:
     """The rewards [R, B] that wanted examples cannot gain, because no descendant removes the
     unwanted example, or only together with the wanted one.
     """
@@ -175,7 +175,7 @@ def _forgone(instance: Instance, removable: Array, is_stuck: Array, usable: Arra
 
 
 def sum_over_pairs(
-    instance: Instance, counts: Callable[[Array, Array], Array], width: int
+    instance: MonomialInstance, counts: Callable[[Array, Array], Array], width: int
 ) -> Array:
     """The sum [R, B], for each wanted example, of the rewards that count.
 

@@ -11,7 +11,7 @@ from jboost.base import numerics, reduce
 from jboost.base.types import Array
 
 
-class Found(NamedTuple):
+class FoundMonomials(NamedTuple):
     """The monomials found, the best first, by integer value. No two of one sign have the same gain
     and loss: these identify a cover.
     """
@@ -30,10 +30,10 @@ class Found(NamedTuple):
         return self.numbers[:, 3]
 
 
-class Outcome(NamedTuple):
+class SearchOutcome(NamedTuple):
     """The result of the searches of both signs, in integers."""
 
-    found: Found
+    found: FoundMonomials
     bound: Array  # [] no monomial has a larger value
     num_nodes: Array  # []
     is_full: Array  # [] bool
@@ -41,20 +41,22 @@ class Outcome(NamedTuple):
     is_enough: Array  # [] bool, whether the beam search found a value above `enough`
 
 
-def nothing(dtype: Any, *, num_best: int, num_words: int) -> Found:
-    """A `Found` without monomials."""
+def nothing(dtype: Any, *, num_best: int, num_words: int) -> FoundMonomials:
+    """A `FoundMonomials` without monomials."""
     numbers = jnp.tile(jnp.array([jnp.iinfo(dtype).min, -1, -1, 1], dtype), (num_best, 1))
-    return Found(numbers, jnp.zeros((num_best, num_words), jnp.uint32))
+    return FoundMonomials(numbers, jnp.zeros((num_best, num_words), jnp.uint32))
 
 
-def merge(found: Found, others: Found) -> Found:
+def merge(found: FoundMonomials, others: FoundMonomials) -> FoundMonomials:
     """The best monomials of both, without duplicates."""
     numbers, literals = (jnp.concatenate(parts) for parts in zip(found, others, strict=True))
     values = jnp.where(
         are_twins(numbers[:, 1:], numbers[:, 0]), jnp.iinfo(numbers.dtype).min, numbers[:, 0]
     )
     _, best = numerics.top_k(values, found.values.shape[0])
-    return Found(jnp.concatenate([values[best, None], numbers[best, 1:]], axis=1), literals[best])
+    return FoundMonomials(
+        jnp.concatenate([values[best, None], numbers[best, 1:]], axis=1), literals[best]
+    )
 
 
 def are_twins(keys: Array, values: Array) -> Array:

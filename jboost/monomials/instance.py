@@ -31,7 +31,7 @@ _LEAST_GROUPS = 2  # the least number of groups, if there are as many blocks
 _MOST_ENTRIES = 1 << 22  # the largest number of entries of products of literals in memory
 
 
-class Rows(NamedTuple):
+class ClassRows(NamedTuple):
     """Examples of two classes, the wanted ones first. Row i of one class is similar to row i of the
     other.
     """
@@ -43,10 +43,10 @@ class Rows(NamedTuple):
     counts: Array  # [2, R] bool, whether the example takes part
 
 
-class Instance(NamedTuple):
+class MonomialInstance(NamedTuple):
     """The data of the search for one sign. `make` returns the data for both signs."""
 
-    rows: Rows
+    rows: ClassRows
     # [2, R] the largest gain of each wanted example, including rewards, and the loss of each
     # unwanted one; [2, 2, R] for both signs
     amounts: Array
@@ -73,7 +73,7 @@ class Instance(NamedTuple):
     extent: Array  # [] int32: in each class, only the first `extent` examples can take part
 
 
-def of_sign(both: Instance, index: Array) -> Instance:
+def of_sign(both: MonomialInstance, index: Array) -> MonomialInstance:
     """The instance of one sign from the result of `make`: index 0 for sign +1, 1 for sign -1."""
     classes = jnp.stack([index, 1 - index])
     rows = jax.tree.map(lambda leaf: leaf[classes], both.rows)
@@ -85,7 +85,7 @@ def of_sign(both: Instance, index: Array) -> Instance:
     )
 
 
-def of_class(rows: Rows, number: int) -> Rows:
+def of_class(rows: ClassRows, number: int) -> ClassRows:
     """Rows of one class, 0 or 1, with an axis of length 1 for it."""
     return jax.tree.map(lambda leaf: leaf[number : number + 1], rows)
 
@@ -95,7 +95,7 @@ def literals_of(ones: Array, known: Array | None) -> Array:
     return jnp.concatenate([ones, (1 if known is None else known) - ones], axis=-1)
 
 
-def covered(rows: Rows, literals: Array) -> Array:
+def covered(rows: ClassRows, literals: Array) -> Array:
     """Which examples are covered by all literals of monomials, words [W, B]: [2, R, B] bool.
     Examples that do not take part are not covered.
     """
@@ -109,7 +109,7 @@ def covered(rows: Rows, literals: Array) -> Array:
     return (missed == 0) & rows.counts[:, :, None]
 
 
-class Layout(NamedTuple):
+class BlockLayout(NamedTuple):
     """The sizes of the blocks of rows, and of the groups of blocks. All blocks have equal size, and
     so have all groups.
     """
@@ -122,8 +122,8 @@ class Layout(NamedTuple):
         return -(-num_rows // self.group) * self.group if num_rows else 0
 
 
-def layout(num_rows: int) -> Layout:
-    """The layout of `num_rows` rows, which may include the padding that `Layout.whole` adds."""
+def layout(num_rows: int) -> BlockLayout:
+    """The layout of `num_rows` rows, which may include the padding of `BlockLayout.whole`."""
     most = _ROWS_AT_ONCE if devices.platform() == "cpu" else _ROWS_ON_DEVICES
     num_blocks = max(1, -(-num_rows // most))
     per_group = min(_BLOCKS_AT_ONCE, 1 << max(0, (num_blocks // _LEAST_GROUPS).bit_length() - 1))
@@ -131,7 +131,7 @@ def layout(num_rows: int) -> Layout:
     block = (
         max(1, num_rows) if num_blocks == 1 else -(-num_rows // (8 * num_groups * per_group)) * 8
     )
-    return Layout(block, per_group * block)
+    return BlockLayout(block, per_group * block)
 
 
 def sum_over_rows(extent: Array, rows: PyTree, work: Callable[[PyTree], PyTree]) -> PyTree:
@@ -160,7 +160,7 @@ def sum_over_rows(extent: Array, rows: PyTree, work: Callable[[PyTree], PyTree])
 
 
 def amounts_covered(
-    rows: Rows, extent: Array, literals: Array, amounts: Sequence[Array]
+    rows: ClassRows, extent: Array, literals: Array, amounts: Sequence[Array]
 ) -> list[Array]:
     """Sums of integers over the cover of monomials, words [W, B], by class. The first sum is for
     the monomial itself, the others are for the monomial with one more literal.
@@ -175,7 +175,7 @@ def amounts_covered(
       [2, 1 + L, B] of each.
     """
 
-    def of_block(part: tuple[Rows, Sequence[Array]]) -> Array:
+    def of_block(part: tuple[ClassRows, Sequence[Array]]) -> Array:
         rows, amounts = part
         is_covered = lax.optimization_barrier(covered(rows, literals))
         return by_literal(
@@ -195,7 +195,7 @@ def by_literal(covers: Array, amounts: Array) -> Array:
 
 def make(
     covers: Array, amounts: Array, rewards: Array | None, costs: Array, is_attribute: Array
-) -> tuple[Instance, Array]:
+) -> tuple[MonomialInstance, Array]:
     """The data of both signs, for `of_sign`, and the index of each of the 2N literals in them, [2N]
     int32.
 
@@ -224,7 +224,7 @@ def make(
             rewards, order, order[::-1]
         )
         pairs = jax.vmap(_pairs)(rewards)
-    both = Instance(
+    both = MonomialInstance(
         _in_order(covers[:, :, literals], counts, order),
         jnp.take_along_axis(
             jnp.stack([gains, amounts[::-1]], axis=1), jnp.stack([order, order[::-1]]), axis=2
@@ -256,11 +256,13 @@ def _in_blocks(
     return jnp.pad(covers, (*rows, (0, 0))), jnp.pad(amounts, rows), between
 
 
-def _in_order(covers: Array, counts: Array, order: Array) -> Rows:
-    """The `Rows` with these covers [2, R, L] of their literals, in the order [2, R]."""
+def _in_order(covers: Array, counts: Array, order: Array) -> ClassRows:
+    """The `ClassRows` with these covers [2, R, L] of their literals, in the order [2, R]."""
     covers = jnp.take_along_axis(covers, order[:, :, None], axis=1)
     with_none = jnp.pad(covers, ((0, 0), (0, 0), (1, 0)), constant_values=1)
-    return Rows(with_none, integers.pack(covers > 0), jnp.take_along_axis(counts, order, axis=1))
+    return ClassRows(
+        with_none, integers.pack(covers > 0), jnp.take_along_axis(counts, order, axis=1)
+    )
 
 
 def _extent(counts: Array) -> Array:
@@ -268,7 +270,9 @@ def _extent(counts: Array) -> Array:
     return jnp.max(reduce.count(counts, axis=1), initial=1)
 
 
-def below(instance: Instance, node_literals: Array, index: Array, is_literal: Array) -> Instance:
+def below(
+    instance: MonomialInstance, node_literals: Array, index: Array, is_literal: Array
+) -> MonomialInstance:
     """The instance of the examples that a monomial covers, with some of the literals.
 
     Args:

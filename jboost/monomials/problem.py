@@ -16,7 +16,7 @@ _MOST_ROWS = 1 << 18  # with more rows, sums of the low bits of integers are not
 _MOST_ROWS_OF_PAIRS = 1 << 15  # with more rows, the index of a pair does not fit into 32 bits
 
 
-class Problem(NamedTuple):
+class MonomialProblem(NamedTuple):
     """The arguments as arrays, and as integers."""
 
     features: Array  # [m, N]
@@ -42,7 +42,7 @@ def make_problem(
     pair_weights: ArrayLike | None,
     mask: ArrayLike | None,
     enough: ArrayLike | None,
-) -> tuple[Problem, bool]:
+) -> tuple[MonomialProblem, bool]:
     """The problem, and whether literals cost nothing and their number is not limited."""
     table = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
     num_examples, num_attributes = table.shape
@@ -185,7 +185,7 @@ def _prepare(
     rewards: Array | None,
     mask: Array,
     enough: Array | None,
-) -> Problem:
+) -> MonomialProblem:
     """Amounts as integers of one unit."""
     table = jnp.where(mask[:, None], table, 0)
     weights = jnp.where(mask, weights, 0)
@@ -220,7 +220,7 @@ def _prepare(
         whole_enough = jnp.clip(
             jnp.floor(numerics.times_power_of_two(enough + jnp.min(costs), power)), -most, most
         ).astype(whole.dtype)
-    return Problem(
+    return MonomialProblem(
         table,
         labels,
         weights,

@@ -61,7 +61,7 @@ class Literals(NamedTuple):
             np.uint8
         )
 
-    def covers(self, listed: Listed, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+    def covers(self, listed: ListedMonomials, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Which rows each monomial [k] covers: [m', k] uint8."""
         distinct, places = np.unique(listed.literals, return_inverse=True)
         table = self.columns(distinct, rows)
@@ -70,7 +70,7 @@ class Literals(NamedTuple):
         return found
 
 
-class Listed(NamedTuple):
+class ListedMonomials(NamedTuple):
     """Monomials of up to three literals, those of one and two literals first.
 
     A monomial of fewer than three literals repeats its last literal.
@@ -92,9 +92,9 @@ class Listed(NamedTuple):
         """The number of monomials of one or two literals."""
         return self.literals.shape[1] - len(self.heads)
 
-    def take(self, places: np.ndarray) -> Listed:
+    def take(self, places: np.ndarray) -> ListedMonomials:
         """A selection of the monomials, which can be used only to compute covers."""
-        return Listed(self.literals[:, places], np.zeros(0, np.int32))
+        return ListedMonomials(self.literals[:, places], np.zeros(0, np.int32))
 
 
 def literals_of(features: np.ndarray) -> Literals:
@@ -129,7 +129,7 @@ def sums(literals: Literals, values: np.ndarray) -> np.ndarray:
     return found
 
 
-def sums_of(literals: Literals, listed: Listed, values: np.ndarray) -> np.ndarray:
+def sums_of(literals: Literals, listed: ListedMonomials, values: np.ndarray) -> np.ndarray:
     """The sum of values [m] over the cover of each monomial, [n] float64."""
     first, second, third = listed.literals
     size = listed.num_short
@@ -140,7 +140,11 @@ def sums_of(literals: Literals, listed: Listed, values: np.ndarray) -> np.ndarra
 
 
 def rewards_of(
-    literals: Literals, listed: Listed, inside: np.ndarray, outside: np.ndarray, values: np.ndarray
+    literals: Literals,
+    listed: ListedMonomials,
+    inside: np.ndarray,
+    outside: np.ndarray,
+    values: np.ndarray,
 ) -> np.ndarray:
     """The sum of values [K] over pairs of rows, one inside the cover of a monomial and one outside,
     [n] float64.
@@ -181,7 +185,7 @@ def rewards(
 
 def _of_three(
     literals: Literals,
-    listed: Listed,
+    listed: ListedMonomials,
     parts: list[tuple[np.ndarray | slice, np.ndarray | None, np.ndarray]],
 ) -> np.ndarray:
     """Sums [n3] of values over the covers of the monomials of three literals: over rows, or over
@@ -220,12 +224,12 @@ def slack(num_terms: int, total: float) -> float:
     return 16 * (num_terms + 64) * 2.0**-53 * total
 
 
-def no_monomials() -> Listed:
+def no_monomials() -> ListedMonomials:
     """An empty list."""
-    return Listed(np.zeros((3, 0), np.int32), np.zeros(0, np.int32))
+    return ListedMonomials(np.zeros((3, 0), np.int32), np.zeros(0, np.int32))
 
 
-def every_monomial(literals: Literals, max_order: int, *, keeps_redundant: bool) -> Listed:
+def every_monomial(literals: Literals, max_order: int, *, keeps_redundant: bool) -> ListedMonomials:
     """The monomials of up to `max_order` (1 to 3) literals, none with two literals of one
     attribute.
 
@@ -243,7 +247,7 @@ def every_monomial(literals: Literals, max_order: int, *, keeps_redundant: bool)
     alone = np.diagonal(counts)
     num_rows = literals.base.shape[0]
     singles = np.flatnonzero(keeps_redundant | ((alone > 0) & (alone < num_rows))).astype(np.int32)
-    listed = Listed(np.stack([singles] * 3), np.zeros(0, np.int32))
+    listed = ListedMonomials(np.stack([singles] * 3), np.zeros(0, np.int32))
     if max_order == 1:
         return listed
     first, second = np.triu_indices(literals.num_literals, 1)
@@ -251,7 +255,7 @@ def every_monomial(literals: Literals, max_order: int, *, keeps_redundant: bool)
     differs = keeps_redundant | ((both < np.minimum(alone[first], alone[second])) & (both > 0))
     differs &= literals.attributes[first] != literals.attributes[second]
     first, second = first[differs], second[differs]
-    listed = Listed(
+    listed = ListedMonomials(
         np.concatenate(
             [listed.literals, np.stack([first, second, second]).astype(np.int32)], axis=1
         ),
@@ -272,12 +276,12 @@ def num_monomials(num_literals: int, max_order: int) -> int:
 
 def _with_triples(
     literals: Literals,
-    listed: Listed,
+    listed: ListedMonomials,
     num_singles: int,
     counts: np.ndarray,
     *,
     keeps_redundant: bool,
-) -> Listed:
+) -> ListedMonomials:
     """The list with the monomials of three literals added. A redundant one covers the same rows as
     two of its literals.
     """
@@ -292,14 +296,18 @@ def _with_triples(
     )
     heads, third = heads[later], third[later]
     triples = np.stack([first[heads], second[heads], third])
-    longer = Listed(np.concatenate([listed.literals, triples], axis=1), heads + num_singles)
+    longer = ListedMonomials(
+        np.concatenate([listed.literals, triples], axis=1), heads + num_singles
+    )
     covered = sums_of(literals, longer, np.ones(literals.base.shape[0]))[listed.literals.shape[1] :]
     least = np.minimum(
         counts[first[heads], second[heads]],
         np.minimum(counts[first[heads], third], counts[second[heads], third]),
     )
     kept = keeps_redundant | ((covered > 0) & (covered < least))
-    return Listed(np.concatenate([listed.literals, triples[:, kept]], axis=1), longer.heads[kept])
+    return ListedMonomials(
+        np.concatenate([listed.literals, triples[:, kept]], axis=1), longer.heads[kept]
+    )
 
 
 def _gram(left: np.ndarray, right: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -20,8 +20,8 @@ from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.monomials import expand, integers
 from jboost.monomials.batches import replicated
-from jboost.monomials.found import Found, Outcome, are_twins, merge, nothing
-from jboost.monomials.instance import Instance, below, of_sign
+from jboost.monomials.found import FoundMonomials, SearchOutcome, are_twins, merge, nothing
+from jboost.monomials.instance import MonomialInstance, below, of_sign
 from jboost.monomials.nodes import Node, cost, make_node
 from jboost.search import stack
 from jboost.search.stack import Stack
@@ -61,14 +61,14 @@ class Progress(NamedTuple):
     """The state of a search without its nodes."""
 
     # in the literals of the instance; all bits are set for monomials that were known before
-    found: Found
+    found: FoundMonomials
     given_up: Array  # [] an upper bound of the values below nodes that were dropped unfinished
     is_full: Array  # [] bool
     num_nodes: Array  # []
     num_steps: Array  # []
 
 
-class State(NamedTuple):
+class MonomialSearchState(NamedTuple):
     """The state between batches."""
 
     # nodes to measure, nodes to bound and, unless `narrow` is 0, nodes of few literals, which are
@@ -80,13 +80,13 @@ class State(NamedTuple):
 class Task(NamedTuple):
     """An instance, the kind of search, and its limit."""
 
-    instance: Instance
+    instance: MonomialInstance
     sign: Array  # []
     is_beam: Array  # [] bool: True for the beam search, False for branch and bound
     max_steps: Array  # []
 
 
-class Move(NamedTuple):
+class BatchMove(NamedTuple):
     """The nodes that a batch adds. It does not hold the stacks, because the results of branches are
     copied.
     """
@@ -98,8 +98,12 @@ class Move(NamedTuple):
 
 
 def _better(
-    found: Found, nodes: Node, is_node: Array, measured: expand.Measured, sign: Array
-) -> Found:
+    found: FoundMonomials,
+    nodes: Node,
+    is_node: Array,
+    measured: expand.MeasuredMonomials,
+    sign: Array,
+) -> FoundMonomials:
     """The best monomials after a batch, which adds its monomials, and those with one more literal.
     Most batches do not change them.
     """
@@ -109,7 +113,7 @@ def _better(
     )
     size, batch = found.values.shape[0], is_node.shape[0]
 
-    def replace() -> Found:
+    def replace() -> FoundMonomials:
         # more candidates than needed, because some may be duplicates
         _, best = numerics.top_k(values.reshape(-1), min(2 * size if size > 1 else 1, values.size))
         row, column = best // batch, best % batch
@@ -117,7 +121,7 @@ def _better(
         added = integers.one_bit(row - 1, found.literals.shape[1])
         return merge(
             found,
-            Found(
+            FoundMonomials(
                 jnp.stack([*numbers, jnp.full_like(numbers[0], sign)], axis=1),
                 nodes.literals[column] | added,
             ),
@@ -129,7 +133,11 @@ def _better(
 
 
 def _widened(
-    instance: Instance, nodes: Node, is_node: Array, measured: expand.Measured, width: int
+    instance: MonomialInstance,
+    nodes: Node,
+    is_node: Array,
+    measured: expand.MeasuredMonomials,
+    width: int,
 ) -> tuple[Node, Array]:
     """One step of the beam search: the best monomials with one more literal than the first `width`
     nodes of a batch, and which of them to keep, at most `width`.
@@ -155,7 +163,7 @@ def _widened(
 
 def _move(
     parts: Sequence[tuple[Node, Array]], begins: Sequence[Array], progress: Progress, sizes: Sizes
-) -> Move:
+) -> BatchMove:
     """The move of nodes to their targets, padded with nodes that go to no stack."""
     missing = sizes.load - sum(targets.shape[0] for _, targets in parts)
     nodes = jax.tree.map(
@@ -163,7 +171,7 @@ def _move(
         *(nodes for nodes, _ in parts),
     )
     targets = jnp.concatenate([targets.astype(jnp.int32) for _, targets in parts])
-    return Move(
+    return BatchMove(
         nodes, jnp.pad(targets, (0, missing), constant_values=_NOWHERE), jnp.stack(begins), progress
     )
 
@@ -178,7 +186,7 @@ def _to_bound(nodes: Node, is_open: Array, sizes: Sizes) -> Array:
     return jnp.where(is_open, jnp.where(is_narrow, _NARROW, _SCREENED), _NOWHERE)
 
 
-def _measure_some(task: Task, state: State, sizes: Sizes) -> Move:
+def _measure_some(task: Task, state: MonomialSearchState, sizes: Sizes) -> BatchMove:
     nodes, is_node, begin = stack.top(state.stacks[_NEW], sizes.batch)
     measured = expand.measure(task.instance, nodes)
     before = state.progress
@@ -186,7 +194,7 @@ def _measure_some(task: Task, state: State, sizes: Sizes) -> Move:
     found = _better(before.found, nodes, is_node, measured, task.sign)
     begins = [begin] + [other.count for other in state.stacks[1:]]
 
-    def widen() -> Move:
+    def widen() -> BatchMove:
         wider, is_kept = _widened(task.instance, nodes, is_node, measured, sizes.beam_width)
         return _move(
             [(wider, jnp.where(is_kept, _NEW, _NOWHERE))],
@@ -195,7 +203,7 @@ def _measure_some(task: Task, state: State, sizes: Sizes) -> Move:
             sizes,
         )
 
-    def screen() -> Move:
+    def screen() -> BatchMove:
         to_beat = found.values[0]
         screened = expand.screen(
             task.instance,
@@ -220,7 +228,7 @@ def _measure_some(task: Task, state: State, sizes: Sizes) -> Move:
     return loops.cond(task.is_beam, widen, screen)
 
 
-def _bound_some(task: Task, state: State, sizes: Sizes) -> Move:
+def _bound_some(task: Task, state: MonomialSearchState, sizes: Sizes) -> BatchMove:
     nodes, is_node, begin = stack.top(state.stacks[_SCREENED], sizes.flows)
     bounded = expand.bound(
         task.instance,
@@ -240,7 +248,7 @@ def _bound_some(task: Task, state: State, sizes: Sizes) -> Move:
     )
 
 
-def _search_narrow(task: Task, state: State, sizes: Sizes) -> Move:
+def _search_narrow(task: Task, state: MonomialSearchState, sizes: Sizes) -> BatchMove:
     """Searches the top node of the stack of narrow nodes, as an instance with only its literals."""
     instance = task.instance
     node = jax.tree.map(lambda leaf: leaf[0], stack.top(state.stacks[_NARROW], 1)[0])
@@ -263,7 +271,7 @@ def _search_narrow(task: Task, state: State, sizes: Sizes) -> Move:
     flags = integers.unpack(end.progress.found.literals, sizes.narrow)
     named = jnp.zeros((flags.shape[0], instance.chains.shape[0]), bool).at[:, index].max(flags)
     *others, last = [part.count for part in state.stacks]
-    return Move(
+    return BatchMove(
         jax.tree.map(lambda leaf: jnp.zeros((sizes.load, *leaf.shape), leaf.dtype), node),
         jnp.full((sizes.load,), _NOWHERE, jnp.int32),
         jnp.stack([*others, last - 1]),
@@ -279,16 +287,16 @@ def _search_narrow(task: Task, state: State, sizes: Sizes) -> Move:
     )
 
 
-def _with_new(before: Found, after: Found, literals: Array) -> Found:
+def _with_new(before: FoundMonomials, after: FoundMonomials, literals: Array) -> FoundMonomials:
     """The best monomials after the search of a narrow instance. New ones get their words `literals`
     [k, W] of the outer instance.
     """
     is_new = jnp.any(after.literals != _EVERY_BIT, axis=1)
     values = jnp.where(is_new, after.values, jnp.iinfo(after.values.dtype).min)
-    return merge(before, Found(after.numbers.at[:, 0].set(values), literals))
+    return merge(before, FoundMonomials(after.numbers.at[:, 0].set(values), literals))
 
 
-def open_bound(state: State) -> Array:
+def open_bound(state: MonomialSearchState) -> Array:
     """An upper bound of the values of all monomials that have not been measured."""
     bound = state.progress.given_up
     for part in state.stacks:
@@ -297,7 +305,7 @@ def open_bound(state: State) -> Array:
     return bound
 
 
-def _after(stacks: tuple[Stack, ...], move: Move) -> tuple[Stack, ...]:
+def _after(stacks: tuple[Stack, ...], move: BatchMove) -> tuple[Stack, ...]:
     """The stacks with the nodes of a move on top."""
     size, numbers = move.targets.shape[0], jnp.arange(len(stacks))
     nums = reduce.count(move.targets[None, :] == numbers[:, None], axis=1)
@@ -315,18 +323,20 @@ def _after(stacks: tuple[Stack, ...], move: Move) -> tuple[Stack, ...]:
     )
 
 
-def explore(task: Task, start: Node, found: Found, sizes: Sizes, num_steps: Array) -> State:
+def explore(
+    task: Task, start: Node, found: FoundMonomials, sizes: Sizes, num_steps: Array
+) -> MonomialSearchState:
     """Searches below a node until no node is left or a limit is reached."""
     one = stack.start(start, capacity=sizes.capacity, slack=sizes.load)
     none = jnp.zeros((), jnp.int32)
     empty = one._replace(count=none)
     lowest = jnp.full_like(start.bound, jnp.iinfo(start.bound.dtype).min)
     stages = [_measure_some, _bound_some] + [_search_narrow] * (sizes.narrow > 0)
-    first = State(
+    first = MonomialSearchState(
         (one, *[empty] * (len(stages) - 1)), Progress(found, lowest, none > 0, none, num_steps)
     )
 
-    def step(now: State) -> State:
+    def step(now: MonomialSearchState) -> MonomialSearchState:
         new, screened, *narrow = now.stacks
         stage = ((screened.count >= sizes.flows) | (new.count == 0)).astype(jnp.int32)
         for part in narrow:
@@ -337,9 +347,9 @@ def explore(task: Task, start: Node, found: Found, sizes: Sizes, num_steps: Arra
         )
         stacks = _after(now.stacks, move)
         is_full = move.progress.is_full | (~task.is_beam & (_most_nodes(stacks) > sizes.capacity))
-        return State(stacks, move.progress._replace(is_full=is_full))
+        return MonomialSearchState(stacks, move.progress._replace(is_full=is_full))
 
-    def unfinished(now: State) -> Array:
+    def unfinished(now: MonomialSearchState) -> Array:
         return (
             (_most_nodes(now.stacks) > 0)
             & ~now.progress.is_full
@@ -353,7 +363,9 @@ def _most_nodes(stacks: Sequence[Stack]) -> Array:
     return functools.reduce(jnp.maximum, (part.count for part in stacks))
 
 
-def both_signs(both: Instance, enough: Array | None, sizes: Sizes, *, num_best: int) -> Outcome:
+def both_signs(
+    both: MonomialInstance, enough: Array | None, sizes: Sizes, *, num_best: int
+) -> SearchOutcome:
     """The best monomials of both signs together.
 
     Args:
@@ -366,17 +378,17 @@ def both_signs(both: Instance, enough: Array | None, sizes: Sizes, *, num_best: 
     both = replicated(both)  # once, not in every step
     found = nothing(both.amounts.dtype, num_best=num_best, num_words=both.rows.words.shape[2])
 
-    def is_enough_found(found: Found) -> Array:
+    def is_enough_found(found: FoundMonomials) -> Array:
         if enough is None:
             return jnp.zeros((), bool)
         order = jnp.sum(lax.population_count(found.literals[0]), dtype=jnp.int32)
         return (found.values[0] > enough) & (cost(both.costs, order) < both.costs[-1])
 
-    def search_both(found: Found, is_beam: Array) -> tuple[Found, Any]:
+    def search_both(found: FoundMonomials, is_beam: Array) -> tuple[FoundMonomials, Any]:
         is_enough = ~is_beam & is_enough_found(found)
         max_steps = jnp.where(is_beam, sizes.beam_depth, jnp.where(is_enough, 0, sizes.max_steps))
 
-        def search(found: Found, index: Array) -> tuple[Found, Any]:
+        def search(found: FoundMonomials, index: Array) -> tuple[FoundMonomials, Any]:
             task = Task(of_sign(both, index), 1 - 2 * index, is_beam, max_steps)
             end = explore(task, expand.root(task.instance), found, sizes, jnp.zeros((), jnp.int32))
             return end.progress.found, (
@@ -394,7 +406,7 @@ def both_signs(both: Instance, enough: Array | None, sizes: Sizes, *, num_best: 
     bound = jnp.maximum(best, jnp.max(bounds))
     is_open = bound > best
     is_cut_off = is_open & ~jnp.any(is_full)
-    return Outcome(
+    return SearchOutcome(
         found,
         bound,
         jnp.sum(num_nodes),

@@ -20,7 +20,7 @@ from jboost.base import check, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.monomials import integers
-from jboost.monomials.found import Found, merge, nothing
+from jboost.monomials.found import FoundMonomials, merge, nothing
 from jboost.monomials.instance import literals_of
 from jboost.monomials.types import Monomials, MonomialSolution
 
@@ -106,7 +106,8 @@ def _best_of_all(
     num_words = -(-literals.shape[1] // 32)
     words = _words_of(best, covers.shape[1], num_words, has_pairs=has_pairs)
     found = merge(
-        nothing(value.dtype, num_best=num_best, num_words=num_words), Found(numbers[best], words)
+        nothing(value.dtype, num_best=num_best, num_words=num_words),
+        FoundMonomials(numbers[best], words),
     )
     is_valid = _is_valid(features, labels, weights, rewards, costs, takes_missing=takes_missing)
     return _solution(found, covers, labels, weights, rewards, costs, whole, is_valid)
@@ -237,7 +238,7 @@ def _is_valid(
 
 
 def _solution(
-    found: Found,
+    found: FoundMonomials,
     covers: Array,
     labels: Array,
     weights: Array,

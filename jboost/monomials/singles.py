@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jboost.base import numerics, reduce
 from jboost.base.types import Array
 from jboost.monomials import integers
-from jboost.monomials.found import Found, Outcome, merge, nothing
+from jboost.monomials.found import FoundMonomials, SearchOutcome, merge, nothing
 from jboost.monomials.instance import literals_of
 
 
@@ -22,7 +22,7 @@ def both_signs(
     costs: Array,
     *,
     num_best: int,
-) -> Outcome:
+) -> SearchOutcome:
     """The best monomials of both signs, in integers.
 
     Args:
@@ -64,9 +64,10 @@ def both_signs(
     # more candidates than needed, because some may be duplicates
     _, best = numerics.top_k(values.reshape(-1), min(values.size, 8 * num_best))
     found = merge(
-        found, Found(numbers[best], integers.one_bit(best // 2 - 1, found.literals.shape[1]))
+        found,
+        FoundMonomials(numbers[best], integers.one_bit(best // 2 - 1, found.literals.shape[1])),
     )
-    return Outcome(
+    return SearchOutcome(
         found,
         found.values[0],
         jnp.asarray(2 * (1 + num_literals), jnp.int32),

@@ -9,13 +9,15 @@ from jboost.base import check, meshes, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.monomials import integers
-from jboost.monomials.found import Outcome
-from jboost.monomials.problem import Problem, float_type_of
+from jboost.monomials.found import SearchOutcome
+from jboost.monomials.problem import MonomialProblem, float_type_of
 from jboost.monomials.types import Monomials, MonomialSolution
 
 
 @jax.jit
-def make_solution(problem: Problem, outcome: Outcome, columns: Array) -> MonomialSolution:
+def make_solution(
+    problem: MonomialProblem, outcome: SearchOutcome, columns: Array
+) -> MonomialSolution:
     """The solution in terms of the caller's attributes and weights. `columns` [n] is N for padding
     attributes.
     """
@@ -73,7 +75,7 @@ def covers(literals: ArrayLike, features: ArrayLike) -> Array:
     return numerics.times(wanted, missed.T) == 0
 
 
-def _value(problem: Problem, literals: Array, signs: Array) -> Array:
+def _value(problem: MonomialProblem, literals: Array, signs: Array) -> Array:
     """(27) of monomials [k, N] with signs [k], in floats."""
     inside = covers(literals, problem.features)
     agreement = numerics.times(

@@ -23,8 +23,8 @@ from jboost.base import check, derivatives, meshes
 from jboost.base.types import Array, ArrayLike
 from jboost.monomials import instance, integers, search, singles
 from jboost.monomials.compact import compact
-from jboost.monomials.found import Outcome
-from jboost.monomials.problem import Problem, make_problem
+from jboost.monomials.found import SearchOutcome
+from jboost.monomials.problem import MonomialProblem, make_problem
 from jboost.monomials.search import Sizes
 from jboost.monomials.sizes import sizes_of
 from jboost.monomials.solution import make_solution
@@ -145,7 +145,9 @@ def greedy(
 
 
 @functools.partial(jax.jit, static_argnames=("num_best", "takes_missing"))
-def _value_singles(problem: Problem, *, num_best: int, takes_missing: bool) -> MonomialSolution:
+def _value_singles(
+    problem: MonomialProblem, *, num_best: int, takes_missing: bool
+) -> MonomialSolution:
     """The solution if only orders 0 and 1 are allowed."""
     features, dtype = problem.features, problem.features.dtype
     known = (~jnp.isnan(features)).astype(dtype) if takes_missing else None
@@ -157,7 +159,9 @@ def _value_singles(problem: Problem, *, num_best: int, takes_missing: bool) -> M
     )
 
 
-def _solve_compact(problem: Problem, config: SearchConfig, adds_free: bool) -> MonomialSolution:
+def _solve_compact(
+    problem: MonomialProblem, config: SearchConfig, adds_free: bool
+) -> MonomialSolution:
     rewards = None if problem.whole_rewards is None else np.asarray(problem.whole_rewards)
     costs = np.asarray(problem.costs)
     small = compact(
@@ -193,7 +197,9 @@ def _with_padded_orders(costs: Array) -> Array:
     return jnp.pad(costs, (0, missing), constant_values=integers.largest(costs.dtype))
 
 
-def _solve_uncompacted(problem: Problem, config: SearchConfig, adds_free: bool) -> MonomialSolution:
+def _solve_uncompacted(
+    problem: MonomialProblem, config: SearchConfig, adds_free: bool
+) -> MonomialSolution:
     num_rows, num_attributes = problem.features.shape
     sizes = sizes_of(config, num_rows, num_attributes, problem.costs.shape[0] - 1, adds_free)
     is_own = jnp.stack([problem.labels == 1, problem.labels == -1])
@@ -217,7 +223,7 @@ def _solve_uncompacted(problem: Problem, config: SearchConfig, adds_free: bool) 
     )
 
 
-def _without_missing(problem: Problem, takes_missing: bool) -> Problem:
+def _without_missing(problem: MonomialProblem, takes_missing: bool) -> MonomialProblem:
     """The problem with NaN handled. It is invalid if NaN occurs and is not allowed."""
     return (
         problem
@@ -238,7 +244,7 @@ def _search(
     *,
     config: SearchConfig,
     sizes: Sizes,
-) -> Outcome:
+) -> SearchOutcome:
     """Searches both signs. `ones` holds the examples of class +1, then those of class -1."""
     both, places = instance.make(
         instance.literals_of(ones, known), weights, rewards, costs, is_attribute
@@ -247,7 +253,7 @@ def _search(
     return _renamed(outcome, places)
 
 
-def _renamed(outcome: Outcome, places: Array) -> Outcome:
+def _renamed(outcome: SearchOutcome, places: Array) -> SearchOutcome:
     """The outcome with literals in the original order. `places` [2N] are their indices in the
     search.
     """

@@ -251,7 +251,7 @@ def _solve_quadratic(
     tolerance = 1e-6 if rows.dtype.itemsize == 8 else 1e-3
     steps = 2.0 ** -jnp.arange(_HALVINGS, dtype=rows.dtype)
 
-    def unfinished(now: _Newton) -> Array:
+    def unfinished(now: _LineNewton) -> Array:
         return now.is_moving & (
             program.objective(now.line) - now.lower_bound > tolerance * program.objective(now.line)
         )
@@ -260,7 +260,7 @@ def _solve_quadratic(
     found, _ = loops.bounded_loop(
         lambda now: _newton(program, steps, now),
         unfinished,
-        _Newton(start, jnp.zeros_like(ridge), jnp.ones((), bool)),
+        _LineNewton(start, jnp.zeros_like(ridge), jnp.ones((), bool)),
         max_checks=_MOST_STEPS,
     )
     met = program.objective(found.line) - found.lower_bound <= tolerance * program.objective(
@@ -309,7 +309,7 @@ class _Quadratic(NamedTuple):
         ) * (1 + rounding)
 
 
-class _Newton(NamedTuple):
+class _LineNewton(NamedTuple):
     """The state of the Newton method."""
 
     line: Array  # [d + 1] v and v0 in scaled coordinates
@@ -317,7 +317,7 @@ class _Newton(NamedTuple):
     is_moving: Array  # [] bool
 
 
-def _newton(program: _Quadratic, steps: Array, now: _Newton) -> _Newton:
+def _newton(program: _Quadratic, steps: Array, now: _LineNewton) -> _LineNewton:
     """One step in the Newton direction, of the best of the lengths `steps` [k], if it lowers the
     objective.
     """
@@ -335,7 +335,7 @@ def _newton(program: _Quadratic, steps: Array, now: _Newton) -> _Newton:
     values = jax.vmap(program.objective)(lines)
     best = jnp.argmin(values)
     line = jnp.where(values[best] < program.objective(now.line), lines[best], now.line)
-    return _Newton(
+    return _LineNewton(
         line,
         jnp.maximum(now.lower_bound, program.lower_bound(line)),
         now.is_moving & jnp.any(line != now.line),

@@ -132,7 +132,7 @@ def _paid_and_charged(paid: Array, value: Array) -> Array:
     return paid + value + 4 * jnp.finfo(paid.dtype).eps * (jnp.abs(paid) + jnp.abs(value))
 
 
-class Proven(NamedTuple):
+class ProvenBounds(NamedTuple):
     """The best votes and the best example weights so far, and the bounds that they prove."""
 
     coefficients: Array  # [capacity]
@@ -154,7 +154,7 @@ class Proven(NamedTuple):
 
 
 def prove_upper(
-    before: Proven,
+    before: ProvenBounds,
     queried: Array,
     *,
     new_edge: Array,
@@ -162,7 +162,7 @@ def prove_upper(
     best_edge: Array,
     upper_of: Callable[[Array, Array], Array],
     stop_on: str,
-) -> Proven:
+) -> ProvenBounds:
     """The upper bounds after a proposal, from the best example weights so far or, if these are
     better, from those of the last query of the learner.
 
@@ -173,7 +173,7 @@ def prove_upper(
       seen_edge: [] the largest edge of all columns, new ones included, under `queried`.
       best_edge: [] the learner's bound over all its hypotheses, under `queried`.
       upper_of: (edge [], example weights [m]) -> [], an upper bound on the value of any votes.
-      stop_on: as in `Proven.goal`.
+      stop_on: as in `ProvenBounds.goal`.
     """
     edge = jnp.maximum(before.edge, new_edge)
     nothing = before.seen_upper == jnp.inf
@@ -196,4 +196,6 @@ def prove_upper(
         | (goal < best_goal)
         | ((goal == best_goal) & (fresh.seen_upper < known.seen_upper))
     )
-    return Proven(*(jnp.where(is_better, new, old) for new, old in zip(fresh, known, strict=True)))
+    return ProvenBounds(
+        *(jnp.where(is_better, new, old) for new, old in zip(fresh, known, strict=True))
+    )

@@ -18,7 +18,7 @@ from jboost.base import named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.roots import bracketed_root, newton
 from jboost.base.types import Array
-from jboost.relaxations.curves import Curve, Point, Problem
+from jboost.relaxations.curves import Curve, CurvePoint, CurveProblem
 from jboost.relaxations.types import (
     lifted,
     number,
@@ -29,7 +29,7 @@ from jboost.relaxations.types import (
 _ROUNDINGS = 32
 
 
-def _ground_and_ease(problem: Problem) -> tuple[Array, Array]:
+def _ground_and_ease(problem: CurveProblem) -> tuple[Array, Array]:
     relaxation, margins, strength, prior, axis_name = problem
     slope = number(relaxation.nu, margins) * number(relaxation.scale, margins)
     _, above = lifted(margins, prior, axis_name)
@@ -37,13 +37,13 @@ def _ground_and_ease(problem: Problem) -> tuple[Array, Array]:
     return above / (slope + strength), ease
 
 
-def _find_level(problem: Problem) -> Array:
+def _find_level(problem: CurveProblem) -> Array:
     relaxation, margins, _, prior, axis_name = problem
     ground, ease = _ground_and_ease(problem)
     return level_of(ground, ease, number(relaxation.nu, margins), prior, axis_name)
 
 
-def _at_level(level: Array, problem: Problem) -> Point:
+def _at_level(level: Array, problem: CurveProblem) -> CurvePoint:
     relaxation, margins, _, prior, axis_name = problem
     ground, ease = _ground_and_ease(problem)
     nu = number(relaxation.nu, margins)
@@ -61,7 +61,7 @@ def _at_level(level: Array, problem: Problem) -> Point:
         return _excess_of_coins(known, ease, nu, prior, axis_name)[0]
 
     is_lost = is_coarse & (lax.stop_gradient(jnp.abs(level - ground)) <= rounding)
-    return Point(
+    return CurvePoint(
         prior * _completed(coins, is_lost, nu, prior, axis_name),
         lambda: jnp.where(is_coarse, level - lax.stop_gradient(level), excess()),
     )

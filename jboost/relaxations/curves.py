@@ -25,7 +25,7 @@ from jboost.base.types import Array
 from jboost.relaxations.types import Relaxation, number, shares
 
 
-class Point(NamedTuple):
+class CurvePoint(NamedTuple):
     """A curve at one number t."""
 
     weights: Array  # [m] not negative, of any sum
@@ -35,7 +35,7 @@ class Point(NamedTuple):
     """
 
 
-class Problem(NamedTuple):
+class CurveProblem(NamedTuple):
     """The problem: minimise <margins, d> + f(d) + strength * KL(d || prior) over the simplex."""
 
     relaxation: Any  # f
@@ -49,9 +49,9 @@ class Problem(NamedTuple):
 class Curve:
     """The curve that holds the minimisers of one kind of problem."""
 
-    find: Callable[[Problem], Array]
+    find: Callable[[CurveProblem], Array]
     """The problem -> t [] of its solution."""
-    trace: Callable[[Array, Problem], Point]
+    trace: Callable[[Array, CurveProblem], CurvePoint]
     """t and the problem -> the point of the curve at t."""
 
 
@@ -98,7 +98,7 @@ def argmin(
     axis_name: AxisName,
 ) -> Array:
     """The example weights [m] at the solution, of sum 1."""
-    problem = Problem(relaxation, margins, strength, prior, axis_name)
+    problem = CurveProblem(relaxation, margins, strength, prior, axis_name)
     return normalised(curve.trace(curve.find(problem), problem).weights, axis_name)
 
 
@@ -107,10 +107,10 @@ def _derivative(
     curve: Curve, axis_name: AxisName, primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Array, Array]:
     relaxation, margins, strength, prior = lax.stop_gradient(primals)
-    found = curve.find(Problem(relaxation, margins, strength, prior, axis_name))
+    found = curve.find(CurveProblem(relaxation, margins, strength, prior, axis_name))
 
     def weights(relaxation: Any, margins: Array, strength: Array, prior: Array) -> Array:
-        problem = Problem(relaxation, margins, strength, prior, axis_name)
+        problem = CurveProblem(relaxation, margins, strength, prior, axis_name)
         root = implicit_root(
             lambda number: curve.trace(number, problem).excess(), found, refines=False
         )

@@ -50,7 +50,7 @@ class SolverConfig:
         return 1 + self.max_iterations // self.steps_per_check()
 
 
-class Point(NamedTuple):
+class RelaxedGamePoint(NamedTuple):
     """Votes and example weights, with their products."""
 
     coefficients: Array  # [n]
@@ -59,7 +59,7 @@ class Point(NamedTuple):
     edges: Array  # [n] A'd
 
 
-class Bounds(NamedTuple):
+class GameBounds(NamedTuple):
     """The best votes and example weights so far, with estimates of their bounds."""
 
     coefficients: Array  # [n]
@@ -68,27 +68,27 @@ class Bounds(NamedTuple):
     upper: Array  # []
 
 
-class State(NamedTuple):
+class SolveState(NamedTuple):
     """The state between two trial steps."""
 
-    point: Point
-    sums: Point  # sum of the points since the last restart, weighted by their step sizes
+    point: RelaxedGamePoint
+    sums: RelaxedGamePoint  # sum of the points since the last restart, weighted by their step sizes
     total_step: Array  # [] sum of the step sizes since the last restart
-    anchor: Point  # the point of the last restart
+    anchor: RelaxedGamePoint  # the point of the last restart
     anchor_gap: Array  # []
     last_gap: Array  # []
     step_size: Array  # []
     balance: Array  # [] square root of the example step size over the vote step size
     num_steps: Array  # [] float, number of trials
     num_since: Array  # [] float, since the last restart
-    best: Bounds
+    best: GameBounds
     num_checks: Array  # [] int32
     # [5] uint32, on the host, of the margins, weights, mask, relaxation and votes, in a state that
     # `on_step` receives; None in others
     checksums: Any = None
 
 
-class Game(NamedTuple):
+class RelaxedGame(NamedTuple):
     """The game: its matrix, f, g, and the shares of the examples."""
 
     margins: Any  # [m, n], 0 on padding: a matrix, or an operator with entries in [-1, 1]
@@ -98,8 +98,11 @@ class Game(NamedTuple):
 
 
 def play(
-    game: Game, tolerance: Array, config: SolverConfig, initial: tuple[Array, Array] | None = None
-) -> tuple[Bounds, Array]:
+    game: RelaxedGame,
+    tolerance: Array,
+    config: SolverConfig,
+    initial: tuple[Array, Array] | None = None,
+) -> tuple[GameBounds, Array]:
     """Runs until the estimated gap is below the tolerance. Returns the best votes and example
     weights, and the number of steps.
     """
@@ -115,7 +118,7 @@ def play(
     return last.best, num_iterations(last, config)
 
 
-def begin(game: Game, initial: tuple[Array, Array] | None = None) -> State:
+def begin(game: RelaxedGame, initial: tuple[Array, Array] | None = None) -> SolveState:
     """The state before the first check."""
     if initial is None:
         nearest = game.relaxation.smoothed_argmin(
@@ -127,13 +130,13 @@ def begin(game: Game, initial: tuple[Array, Array] | None = None) -> State:
     )
 
 
-def begin_at(start: Point, largest_square: Array) -> State:
+def begin_at(start: RelaxedGamePoint, largest_square: Array) -> SolveState:
     """The state at a point. `largest_square` [] is an upper bound on the squared length of rows."""
     zero = jnp.zeros((), start.reached.dtype)
     first_step = lax.rsqrt(jnp.maximum(largest_square, 1.0))
     nothing, infinite = jax.tree.map(jnp.zeros_like, start), zero + jnp.inf
-    best = Bounds(start.coefficients, -infinite, start.example_weights, infinite)
-    return State(
+    best = GameBounds(start.coefficients, -infinite, start.example_weights, infinite)
+    return SolveState(
         start,
         nothing,
         zero,
@@ -149,7 +152,7 @@ def begin_at(start: Point, largest_square: Array) -> State:
     )
 
 
-def advance(game: Game, config: SolverConfig, state: State) -> State:
+def advance(game: RelaxedGame, config: SolverConfig, state: SolveState) -> SolveState:
     """Does the steps up to the next check, and the check. The first check is that of the first
     point, without steps.
     """
@@ -157,7 +160,7 @@ def advance(game: Game, config: SolverConfig, state: State) -> State:
     return check_bounds(game, loops.fori_loop(0, num_steps, lambda _, now: _step(game, now), state))
 
 
-def is_open(state: State, tolerance: Array, config: SolverConfig) -> Array:
+def is_open(state: SolveState, tolerance: Array, config: SolverConfig) -> Array:
     """Whether the estimated gap is above the tolerance and there are checks left, [] bool."""
     gap = state.best.upper - state.best.lower
     return (gap > target_gap(tolerance.astype(gap.dtype))) & (
@@ -172,13 +175,13 @@ def target_gap(tolerance: Array) -> Array:
     return 0.98 * tolerance - 8 * jnp.finfo(tolerance.dtype).eps
 
 
-def num_iterations(state: State, config: SolverConfig) -> Array:
+def num_iterations(state: SolveState, config: SolverConfig) -> Array:
     """The number of steps so far, [] int32. There is none before the first check."""
     return jnp.maximum(state.num_checks - 1, 0) * config.steps_per_check()
 
 
-def _complete(game: Game, coefficients: Array, example_weights: Array) -> Point:
-    return Point(
+def _complete(game: RelaxedGame, coefficients: Array, example_weights: Array) -> RelaxedGamePoint:
+    return RelaxedGamePoint(
         coefficients,
         _forward(game, coefficients),
         example_weights,
@@ -196,31 +199,33 @@ def _row_squares(margins: Any, dtype: Any) -> Array:
     return reduce.total(margins**2, axis=1)
 
 
-def _forward(game: Game, coefficients: Array) -> Array:
+def _forward(game: RelaxedGame, coefficients: Array) -> Array:
     if operators.is_operator(game.margins):
         reached: Array = game.margins.matvec(coefficients)
         return reached
     return numerics.product(game.margins, coefficients)
 
 
-def _backward(game: Game, example_weights: Array) -> Array:
+def _backward(game: RelaxedGame, example_weights: Array) -> Array:
     if operators.is_operator(game.margins):
         edges: Array = game.margins.rmatvec(example_weights)
         return edges
     return numerics.product(example_weights, game.margins)
 
 
-def _step(game: Game, state: State) -> State:
+def _step(game: RelaxedGame, state: SolveState) -> SolveState:
     """One trial step. It is accepted if it was short enough for the observed curvature."""
     coefficients = move_votes(game, state)
     reached = _forward(game, coefficients)
     example_weights = move_weights(game, state, reached)
     return accept(
-        game, state, Point(coefficients, reached, example_weights, _backward(game, example_weights))
+        game,
+        state,
+        RelaxedGamePoint(coefficients, reached, example_weights, _backward(game, example_weights)),
     )
 
 
-def move_votes(game: Game, state: State) -> Array:
+def move_votes(game: RelaxedGame, state: SolveState) -> Array:
     """The votes of the next trial, [n]; it computes no product with A."""
     vote_step = state.step_size / state.balance
     moved: Array = game.votes.proximal(
@@ -229,7 +234,7 @@ def move_votes(game: Game, state: State) -> Array:
     return moved
 
 
-def move_weights(game: Game, state: State, reached: Array) -> Array:
+def move_weights(game: RelaxedGame, state: SolveState, reached: Array) -> Array:
     """The example weights of the next trial, [m], from the margins `reached` of its votes; it
     computes no product with A.
     """
@@ -242,7 +247,7 @@ def move_weights(game: Game, state: State, reached: Array) -> Array:
     return weights
 
 
-def accept(game: Game, state: State, trial: Point) -> State:
+def accept(game: RelaxedGame, state: SolveState, trial: RelaxedGamePoint) -> SolveState:
     """The state after a trial; it computes no product with A."""
     now, tiny = state.point, jnp.finfo(game.prior.dtype).tiny
     moved, shifted = (
@@ -271,7 +276,7 @@ def accept(game: Game, state: State, trial: Point) -> State:
     )
 
 
-def check_bounds(game: Game, state: State) -> State:
+def check_bounds(game: RelaxedGame, state: SolveState) -> SolveState:
     """Estimates the bounds at the last point and at the average point. Restarts from the better of
     the two under the rules of Applegate et al. 2021.
     """
@@ -302,7 +307,7 @@ def check_bounds(game: Game, state: State) -> State:
     )._replace(best=best, num_checks=state.num_checks + 1)
 
 
-def _restart(state: State, point: Point, gap: Array) -> State:
+def _restart(state: SolveState, point: RelaxedGamePoint, gap: Array) -> SolveState:
     tiny = jnp.finfo(gap.dtype).tiny
     moved = jnp.sqrt(numerics.precise_sum((point.coefficients - state.anchor.coefficients) ** 2))
     heavier = jnp.maximum(jnp.maximum(point.example_weights, state.anchor.example_weights), tiny)
@@ -326,7 +331,7 @@ def _restart(state: State, point: Point, gap: Array) -> State:
     )
 
 
-def _bounds(game: Game, point: Point) -> tuple[Array, Array]:
+def _bounds(game: RelaxedGame, point: RelaxedGamePoint) -> tuple[Array, Array]:
     """The lower bound of the votes of a point and the upper bound of its example weights."""
     cost = game.votes.cost_of(game.votes.allowed(point.coefficients))
     lower = certify.lower_at_cost(point.reached, cost, game.relaxation, game.prior)
@@ -335,11 +340,11 @@ def _bounds(game: Game, point: Point) -> tuple[Array, Array]:
     )
 
 
-def _improve(best: Bounds, points: Point, lower: Array, upper: Array) -> Bounds:
+def _improve(best: GameBounds, points: RelaxedGamePoint, lower: Array, upper: Array) -> GameBounds:
     """The best of `best` and of two points, whose arrays have a leading axis [2]."""
     rises, falls = jnp.argmax(lower), jnp.argmin(upper)
     has_risen, has_fallen = lower[rises] > best.lower, upper[falls] < best.upper
-    return Bounds(
+    return GameBounds(
         coefficients=jnp.where(has_risen, points.coefficients[rises], best.coefficients),
         lower=jnp.where(has_risen, lower[rises], best.lower),
         example_weights=jnp.where(has_fallen, points.example_weights[falls], best.example_weights),

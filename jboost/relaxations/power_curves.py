@@ -26,7 +26,7 @@ from jboost.base.roots import bracketed_root, newton
 from jboost.base.types import Array
 from jboost.relaxations import ball_derivatives, bounds
 from jboost.relaxations.ball_derivatives import Ball, InBall
-from jboost.relaxations.curves import Curve, Point, Problem
+from jboost.relaxations.curves import Curve, CurvePoint, CurveProblem
 from jboost.relaxations.densities import log_mean, log_norm
 from jboost.relaxations.quadratic_charge import level_of_omega, wright_omega
 from jboost.relaxations.types import lifted, number, relative
@@ -36,7 +36,7 @@ _LARGEST = 41.0  # log of a norm of omegas from which on the weights are the pri
 _FARTHEST = 2.0**24  # times the largest reduced margin: from there on the norm is 1 up to rounding
 
 
-class _Charged(NamedTuple):
+class _ChargedPower(NamedTuple):
     """One point of the smoothed curve."""
 
     logs: Array  # [m] of the densities; the largest is 0
@@ -44,7 +44,7 @@ class _Charged(NamedTuple):
     largest: Array  # [] omega of the least margin
 
 
-def _charged_at(level: Array, ground: Array, order: float) -> _Charged:
+def _charged_at(level: Array, ground: Array, order: float) -> _ChargedPower:
     """The point at a level [], for reduced margins (q - 1) * above / strength [m]."""
     omegas, largest = wright_omega(level - ground), wright_omega(level)
     is_small, power = largest < 1, 1 / (order - 1)
@@ -53,10 +53,10 @@ def _charged_at(level: Array, ground: Array, order: float) -> _Charged:
         omegas < 1, level - ground - omegas, jnp.log(jnp.where(omegas < 1, 1.0, omegas))
     )
     by_ratio = (logs - jnp.log(jnp.where(is_small, 1.0, largest))) * power
-    return _Charged(jnp.where(is_small, by_difference, by_ratio), omegas, largest)
+    return _ChargedPower(jnp.where(is_small, by_difference, by_ratio), omegas, largest)
 
 
-def _ground(problem: Problem) -> Array:
+def _ground(problem: CurveProblem) -> Array:
     relaxation, margins, strength, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     return (relaxation.order - 1) * (above / strength)
@@ -66,13 +66,13 @@ def _shares(prior: Array, axis_name: AxisName) -> Array:
     return prior / named_axis.total(prior, axis_name)
 
 
-def _wide(find: Any, problem: Problem) -> Array:
+def _wide(find: Any, problem: CurveProblem) -> Array:
     """The number [] that `find` returns for the problem in 64 bits, in the caller's precision."""
     dtype, axis_name = problem.margins.dtype, problem.axis_name
 
     def search(relaxation: Any, margins: Array, strength: Array, prior: Array) -> Array:
         prior = _shares(prior, axis_name)
-        found = find(Problem(relaxation, margins, strength, prior, axis_name))
+        found = find(CurveProblem(relaxation, margins, strength, prior, axis_name))
         limits = jnp.finfo(dtype)
         return jnp.clip(found, float(limits.min), float(limits.max)).astype(dtype)
 
@@ -83,7 +83,7 @@ def _wide(find: Any, problem: Problem) -> Array:
 # --- smoothed, in a ball --------------------------------------------------------------------------
 
 
-def _find_charge(problem: Problem) -> Array:
+def _find_charge(problem: CurveProblem) -> Array:
     """log(1 + omega(level)) at the solution; 0 if the softmax is in the ball. In 64 bits."""
     relaxation, _, _, prior, axis_name = problem
     order, ground = relaxation.order, _ground(problem)
@@ -119,7 +119,7 @@ def _mean(logs: Array, values: Array, prior: Array, axis_name: AxisName) -> Arra
     return named_axis.total(jnp.where(weights > 0, weights * values, 0.0), axis_name) / total
 
 
-def _at_charge(log_charge: Array, problem: Problem) -> Point:
+def _at_charge(log_charge: Array, problem: CurveProblem) -> CurvePoint:
     relaxation, _, _, prior, axis_name = problem
     ground = _ground(problem)
     is_charged = log_charge > 0
@@ -135,7 +135,7 @@ def _at_charge(log_charge: Array, problem: Problem) -> Point:
         value = jnp.log(limit) - jnp.log(jnp.where(is_charged, norm, 1.0))
         return jnp.where(is_charged, value, 0.0)
 
-    return Point(prior * jnp.exp(logs), excess)
+    return CurvePoint(prior * jnp.exp(logs), excess)
 
 
 SMOOTHED_BALL = Curve(lambda problem: _wide(_find_charge, problem), _at_charge)
@@ -144,7 +144,7 @@ SMOOTHED_BALL = Curve(lambda problem: _wide(_find_charge, problem), _at_charge)
 # --- smoothed, with a penalty ---------------------------------------------------------------------
 
 
-def _log_target(problem: Problem) -> Array:
+def _log_target(problem: CurveProblem) -> Array:
     """The log of the norm of order s that the omegas have at the solution."""
     relaxation, margins, strength, prior, axis_name = problem
     ratio = jnp.log(number(relaxation.scale, margins)) - jnp.log(strength)
@@ -153,7 +153,7 @@ def _log_target(problem: Problem) -> Array:
 
 
 def _log_norm_of_omegas(
-    charged: _Charged, level: Array, order: float, prior: Array, axis_name: AxisName
+    charged: _ChargedPower, level: Array, order: float, prior: Array, axis_name: AxisName
 ) -> Array:
     """(1 / s) log sum_i p_i omega_i^s, []; omega^(1 / (q - 1)) is a density, and s (q - 1) = q."""
     is_small = charged.largest < 1
@@ -165,7 +165,7 @@ def _log_norm_of_omegas(
     return largest + log_mean(order * charged.logs, prior, axis_name) * (1 - 1 / order)
 
 
-def _find_charged_level(problem: Problem) -> Array:
+def _find_charged_level(problem: CurveProblem) -> Array:
     relaxation, _, _, prior, axis_name = problem
     order, ground, target = relaxation.order, _ground(problem), _log_target(problem)
 
@@ -185,7 +185,7 @@ def _find_charged_level(problem: Problem) -> Array:
     return bracketed_root(excess, low - slack, high + slack, low, tolerance=_TOLERANCE)
 
 
-def _at_charged_level(level: Array, problem: Problem) -> Point:
+def _at_charged_level(level: Array, problem: CurveProblem) -> CurvePoint:
     relaxation, _, _, prior, axis_name = problem
     order = relaxation.order
     charged = _charged_at(level, _ground(problem), order)
@@ -196,7 +196,7 @@ def _at_charged_level(level: Array, problem: Problem) -> Point:
         target = _log_target(problem)
         return (log - target) + (jnp.exp(log) - jnp.exp(target))
 
-    return Point(prior * jnp.exp(charged.logs), excess)
+    return CurvePoint(prior * jnp.exp(charged.logs), excess)
 
 
 SMOOTHED_PENALTY = Curve(lambda problem: _wide(_find_charged_level, problem), _at_charged_level)
@@ -253,7 +253,7 @@ def ball_reach(
     return jnp.where(is_corner, 0.0, jnp.exp(found))
 
 
-def _find_reach(problem: Problem) -> Array:
+def _find_reach(problem: CurveProblem) -> Array:
     relaxation, margins, _, prior, axis_name = problem
     _, above = relative(margins, prior, axis_name)
     limit = relaxation.log_limit(prior, axis_name)
@@ -267,7 +267,7 @@ def in_ball(relaxation: Any, margins: Array, prior: Array, axis_name: AxisName) 
     has the norm that is allowed.
     """
     order, eps = relaxation.order, jnp.finfo(margins.dtype).eps
-    problem = Problem(relaxation, margins, jnp.zeros((), margins.dtype), prior, axis_name)
+    problem = CurveProblem(relaxation, margins, jnp.zeros((), margins.dtype), prior, axis_name)
     reach = _wide(_find_reach, problem)
     limit, above, shares = _ball(relaxation, margins, prior, axis_name)
 
@@ -339,14 +339,14 @@ def log_unit_of(relaxation: Any, margins: Array, prior: Array, axis_name: AxisNa
     return jnp.log(number(relaxation.scale, margins)) - relaxation.log_size(prior, axis_name)
 
 
-def _find_penalty_reach(problem: Problem) -> Array:
+def _find_penalty_reach(problem: CurveProblem) -> Array:
     relaxation, margins, _, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     unit = log_unit_of(relaxation, margins, prior, axis_name)
     return penalty_reach(unit, above, relaxation.order, prior, axis_name)
 
 
-def _at_penalty_reach(reach: Array, problem: Problem) -> Point:
+def _at_penalty_reach(reach: Array, problem: CurveProblem) -> CurvePoint:
     relaxation, margins, _, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     reach = jnp.maximum(reach, jnp.finfo(margins.dtype).tiny)
@@ -357,7 +357,7 @@ def _at_penalty_reach(reach: Array, problem: Problem) -> Point:
         norm = _log_norm_of_shortfalls(jnp.log(reach), logs, relaxation.order, shares, axis_name)
         return norm - log_unit_of(relaxation, margins, prior, axis_name)
 
-    return Point(prior * jnp.exp(logs), excess)
+    return CurvePoint(prior * jnp.exp(logs), excess)
 
 
 EXACT_PENALTY = Curve(lambda problem: _wide(_find_penalty_reach, problem), _at_penalty_reach)

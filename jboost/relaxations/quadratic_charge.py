@@ -20,7 +20,7 @@ from jboost.base import named_axis
 from jboost.base.named_axis import AxisName
 from jboost.base.roots import bracketed_root, newton
 from jboost.base.types import Array
-from jboost.relaxations.curves import Curve, Point, Problem
+from jboost.relaxations.curves import Curve, CurvePoint, CurveProblem
 from jboost.relaxations.types import (
     lifted,
     num_examples,
@@ -28,7 +28,7 @@ from jboost.relaxations.types import (
 )
 
 
-class _Charged(NamedTuple):
+class _ChargedQuadratic(NamedTuple):
     """One point of the curve."""
 
     weights: Array  # [m] omega(level - margin_i / strength) over a unit that keeps them in range
@@ -36,16 +36,16 @@ class _Charged(NamedTuple):
     log_unit: Array  # [] the logarithm of the unit
 
 
-def _charged(omega: Array, above: Array) -> _Charged:
+def _charged(omega: Array, above: Array) -> _ChargedQuadratic:
     """The point at which the largest weight, that of the least margin, is omega [] >= 0."""
     return _charged_at(level_of_omega(omega), above)
 
 
-def _charged_at(level: Array, above: Array) -> _Charged:
+def _charged_at(level: Array, above: Array) -> _ChargedQuadratic:
     omegas = wright_omega(level - above)
     is_small = level < 0
     unit = jnp.maximum(level, 1.0)
-    return _Charged(
+    return _ChargedQuadratic(
         jnp.where(is_small, jnp.exp(-above - omegas), omegas / unit),
         omegas,
         jnp.where(is_small, level, jnp.log(unit)),
@@ -81,7 +81,7 @@ def _derivative_of_omega(primals: tuple[Array], tangents: tuple[Array]) -> tuple
     return omega, tangents[0] * omega / (1 + omega)
 
 
-def _spread(charged: _Charged, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
+def _spread(charged: _ChargedQuadratic, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
     """The densities minus 1 [m], and their variance [], at least the least normal float."""
     total = named_axis.total(prior * charged.weights, axis_name)
     spread = jnp.where(prior > 0, charged.weights / total - 1, 0.0)
@@ -89,7 +89,7 @@ def _spread(charged: _Charged, prior: Array, axis_name: AxisName) -> tuple[Array
     return spread, jnp.maximum(variance, jnp.finfo(prior.dtype).tiny)
 
 
-def _find_charge(problem: Problem) -> Array:
+def _find_charge(problem: CurveProblem) -> Array:
     """log(1 + omega(level)) at the solution; 0 if the softmax is in the ball."""
     relaxation, margins, strength, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
@@ -118,7 +118,7 @@ def _find_charge(problem: Problem) -> Array:
     return bracketed_root(excess, jnp.zeros_like(high), high, high, tolerance=16 * eps)
 
 
-def _at_charge(log_charge: Array, problem: Problem) -> Point:
+def _at_charge(log_charge: Array, problem: CurveProblem) -> CurvePoint:
     relaxation, margins, strength, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     above = above / strength
@@ -133,13 +133,13 @@ def _at_charge(log_charge: Array, problem: Problem) -> Point:
         variance = jnp.where(is_charged, variance, 1.0)
         return jnp.where(is_charged, jnp.log(target) - jnp.log(variance), 0.0)
 
-    return Point(prior * jnp.where(is_charged, charged.weights, jnp.exp(-above)), excess)
+    return CurvePoint(prior * jnp.where(is_charged, charged.weights, jnp.exp(-above)), excess)
 
 
 BALL = Curve(_find_charge, _at_charge)
 
 
-def _target_norm(problem: Problem) -> Array:
+def _target_norm(problem: CurveProblem) -> Array:
     relaxation, margins, strength, prior, axis_name = problem
     target = number(relaxation.scale, margins) / strength / jnp.sqrt(num_examples(prior, axis_name))
     largest = jnp.sqrt(jnp.finfo(margins.dtype).max) / 16  # from there on the weights are the prior
@@ -147,7 +147,7 @@ def _target_norm(problem: Problem) -> Array:
 
 
 def _excess_of_norm(
-    charged: _Charged, target: Array, prior: Array, axis_name: AxisName
+    charged: _ChargedQuadratic, target: Array, prior: Array, axis_name: AxisName
 ) -> tuple[Array, Array]:
     """The level at which equal margins would have this norm minus the one for the target, and its
     derivative.
@@ -160,7 +160,7 @@ def _excess_of_norm(
     return (log_norm - jnp.log(target)) + (norm - target), (1 + norm) * slope
 
 
-def _find_charged_level(problem: Problem) -> Array:
+def _find_charged_level(problem: CurveProblem) -> Array:
     _, margins, strength, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     above = above / strength
@@ -180,7 +180,7 @@ def _find_charged_level(problem: Problem) -> Array:
     return bracketed_root(excess, low - slack, high + slack, high, tolerance=4 * eps)
 
 
-def _at_charged_level(level: Array, problem: Problem) -> Point:
+def _at_charged_level(level: Array, problem: CurveProblem) -> CurvePoint:
     _, margins, strength, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     charged = _charged_at(level, above / strength)
@@ -189,13 +189,13 @@ def _at_charged_level(level: Array, problem: Problem) -> Point:
         target = _target_norm(problem)
         return _excess_of_norm(charged, target, prior, axis_name)[0]
 
-    return Point(prior * charged.weights, excess)
+    return CurvePoint(prior * charged.weights, excess)
 
 
 PENALTY = Curve(_find_charged_level, _at_charged_level)
 
 
-def _find_density_level(problem: Problem) -> Array:
+def _find_density_level(problem: CurveProblem) -> Array:
     """The level at which omega(level - margin_i / strength) / kappa has mean 1 under the prior, for
     a known multiplier kappa.
     """
@@ -216,14 +216,14 @@ def _find_density_level(problem: Problem) -> Array:
 
 
 def _excess_of_mean(
-    charged: _Charged, charge: Array, prior: Array, axis_name: AxisName
+    charged: _ChargedQuadratic, charge: Array, prior: Array, axis_name: AxisName
 ) -> tuple[Array, Array]:
     total = named_axis.total(prior * charged.weights, axis_name)
     slope = named_axis.total(prior * charged.weights / (1 + charged.omega), axis_name) / total
     return jnp.log(total) + charged.log_unit - jnp.log(charge), slope
 
 
-def _at_density_level(level: Array, problem: Problem) -> Point:
+def _at_density_level(level: Array, problem: CurveProblem) -> CurvePoint:
     relaxation, margins, strength, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     charged = _charged_at(level, above / strength)
@@ -232,7 +232,7 @@ def _at_density_level(level: Array, problem: Problem) -> Point:
         charge = relaxation.density_charge(strength)
         return _excess_of_mean(charged, charge, prior, axis_name)[0]
 
-    return Point(prior * charged.weights, excess)
+    return CurvePoint(prior * charged.weights, excess)
 
 
 DENSITIES = Curve(_find_density_level, _at_density_level)

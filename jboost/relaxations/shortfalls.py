@@ -14,7 +14,7 @@ from jboost.base import named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.roots import bracketed_root
 from jboost.base.types import Array
-from jboost.relaxations.curves import Curve, Point, Problem
+from jboost.relaxations.curves import Curve, CurvePoint, CurveProblem
 from jboost.relaxations.types import (
     lifted,
     num_examples,
@@ -24,7 +24,7 @@ from jboost.relaxations.types import (
 from jboost.relaxations.water import water_level
 
 
-class Active(NamedTuple):
+class ShortfallSums(NamedTuple):
     """Statistics of the margins below a threshold, which always include the least one."""
 
     share: Array  # [] of the prior
@@ -33,7 +33,9 @@ class Active(NamedTuple):
     squares: Array  # [] the sum of squared deviations from the mean
 
 
-def active_below(reach: Array, above: Array, prior: Array, axis_name: AxisName = None) -> Active:
+def active_below(
+    reach: Array, above: Array, prior: Array, axis_name: AxisName = None
+) -> ShortfallSums:
     """The active margins of a threshold, which lies `reach` above the least margin."""
     is_active = (above < reach) | (above == 0)
     active = jnp.where(is_active, prior, 0.0)
@@ -41,7 +43,7 @@ def active_below(reach: Array, above: Array, prior: Array, axis_name: AxisName =
     rest = named_axis.total(jnp.where(is_active, 0.0, prior), axis_name)
     mean = named_axis.total(active * above, axis_name) / share
     squares = named_axis.total(active * (above - mean) ** 2, axis_name)
-    return Active(share, rest, mean, squares)
+    return ShortfallSums(share, rest, mean, squares)
 
 
 def best_reach(variance: Array, above: Array, prior: Array, axis_name: AxisName = None) -> Array:
@@ -71,20 +73,20 @@ def best_reach(variance: Array, above: Array, prior: Array, axis_name: AxisName 
     return bracketed_root(excess, jnp.zeros_like(high), high, high, tolerance=tolerance, floor=0.0)
 
 
-def _excess_of_variance(variance: Array, reach: Array, active: Active) -> Array:
+def _excess_of_variance(variance: Array, reach: Array, active: ShortfallSums) -> Array:
     """The excess of `variance` over the variance of the densities in the active set, []."""
     height = reach - active.mean
     relative_squares = numerics.safe_divide(active.squares, active.share * height * height)
     return variance * active.share - active.rest - relative_squares
 
 
-def _find_reach(problem: Problem) -> Array:
+def _find_reach(problem: CurveProblem) -> Array:
     relaxation, margins, _, prior, axis_name = problem
     _, above = relative(margins, prior, axis_name)
     return best_reach(relaxation.variance(prior, axis_name), above, prior, axis_name)
 
 
-def _at_reach(reach: Array, problem: Problem) -> Point:
+def _at_reach(reach: Array, problem: CurveProblem) -> CurvePoint:
     """The point of the curve. If all examples are active, the weights are linear in the margins and
     need no search.
     """
@@ -101,7 +103,7 @@ def _at_reach(reach: Array, problem: Problem) -> Point:
         value = _excess_of_variance(variance, reach, active_below(reach, above, prior, axis_name))
         return jnp.where(is_linear | ~is_apart, jnp.zeros_like(reach), value)
 
-    return Point(jnp.where(is_linear, linear, curved), excess)
+    return CurvePoint(jnp.where(is_linear, linear, curved), excess)
 
 
 def _standardised(deviation: Array, above: Array, prior: Array, axis_name: AxisName) -> Array:
@@ -139,13 +141,13 @@ def penalised_reach(scale: Array, above: Array, prior: Array, axis_name: AxisNam
     return bracketed_root(excess, low, top, high, tolerance=4 * eps, floor=0.0)
 
 
-def _find_penalised_reach(problem: Problem) -> Array:
+def _find_penalised_reach(problem: CurveProblem) -> Array:
     relaxation, margins, _, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     return penalised_reach(number(relaxation.scale, margins), above, prior, axis_name)
 
 
-def _at_penalised_reach(reach: Array, problem: Problem) -> Point:
+def _at_penalised_reach(reach: Array, problem: CurveProblem) -> CurvePoint:
     relaxation, margins, _, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     unit = number(relaxation.scale, margins) / jnp.sqrt(num_examples(prior, axis_name))
@@ -155,7 +157,7 @@ def _at_penalised_reach(reach: Array, problem: Problem) -> Point:
         square = named_axis.total(prior * gaps * gaps, axis_name)
         return unit * (numerics.root(square) - 1)
 
-    return Point(prior * gaps, excess)
+    return CurvePoint(prior * gaps, excess)
 
 
 PENALTY = Curve(_find_penalised_reach, _at_penalised_reach)
@@ -168,18 +170,18 @@ def reach_of_sum(total: Array, above: Array, prior: Array, axis_name: AxisName =
     return water_level(total * num_examples(prior, axis_name), above, prior, axis_name)
 
 
-def _find_threshold(problem: Problem) -> Array:
+def _find_threshold(problem: CurveProblem) -> Array:
     relaxation, margins, _, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     return reach_of_sum(2 * number(relaxation.scale, margins), above, prior, axis_name)
 
 
-def _at_threshold(threshold: Array, problem: Problem) -> Point:
+def _at_threshold(threshold: Array, problem: CurveProblem) -> CurvePoint:
     relaxation, margins, _, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     gaps = jnp.maximum(threshold - above, 0.0)
     volume = 2 * number(relaxation.scale, margins)
-    return Point(prior * gaps, lambda: named_axis.total(prior * gaps, axis_name) - volume)
+    return CurvePoint(prior * gaps, lambda: named_axis.total(prior * gaps, axis_name) - volume)
 
 
 CHI_SQUARE_PENALTY = Curve(_find_threshold, _at_threshold)

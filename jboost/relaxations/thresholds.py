@@ -13,7 +13,7 @@ from jboost.base import exact_sums, float_words, loops, meshes, named_axis, nume
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array
 from jboost.relaxations import bounds
-from jboost.relaxations.curves import Curve, Point, Problem
+from jboost.relaxations.curves import Curve, CurvePoint, CurveProblem
 
 # From so many examples on, sums take no longer than a sort. They are then used without a mesh, too,
 # since under `jit` it is unknown whether examples are sharded.
@@ -74,7 +74,7 @@ def _ascending_words(values: Array) -> Array:
     return float_words.ascending(values + jnp.zeros((), values.dtype))
 
 
-def _find_threshold(problem: Problem) -> Array:
+def _find_threshold(problem: CurveProblem) -> Array:
     """The margin at which the caps of smaller margins reach a sum of one."""
     relaxation, margins, _, prior, axis_name = problem
     dtype = margins.dtype
@@ -87,14 +87,14 @@ def _find_threshold(problem: Problem) -> Array:
     return bounds.widely(find)(margins, caps)
 
 
-def _at_threshold(threshold: Array, problem: Problem) -> Point:
+def _at_threshold(threshold: Array, problem: CurveProblem) -> CurvePoint:
     relaxation, margins, _, prior, axis_name = problem
     caps = jnp.minimum(relaxation.caps(prior, axis_name), 2.0)
     full = jnp.where(margins < threshold, caps, 0.0)
     tied = jnp.where((margins == threshold) & (prior > 0), caps, 0.0)
     left = jnp.maximum(1 - named_axis.total(full, axis_name), 0.0)
     share = numerics.safe_divide(left, named_axis.total(tied, axis_name))
-    return Point(full + share * tied, lambda: jnp.zeros_like(threshold))
+    return CurvePoint(full + share * tied, lambda: jnp.zeros_like(threshold))
 
 
 AT_CAPS = Curve(_find_threshold, _at_threshold)

@@ -11,7 +11,7 @@ from jboost.base import named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.roots import bracketed_root, newton
 from jboost.base.types import Array
-from jboost.relaxations.curves import Curve, Point, Problem
+from jboost.relaxations.curves import Curve, CurvePoint, CurveProblem
 from jboost.relaxations.types import (
     number,
     relative,
@@ -127,13 +127,13 @@ def steepness_of(radius: Array, above: Array, prior: Array, axis_name: AxisName)
     return jnp.where(is_hard, jnp.inf, jnp.exp(found))
 
 
-def _find_steepness(problem: Problem) -> Array:
+def _find_steepness(problem: CurveProblem) -> Array:
     relaxation, margins, _, prior, axis_name = problem
     _, above = relative(margins, prior, axis_name)
     return steepness_of(number(relaxation.radius, margins), above, prior, axis_name)
 
 
-def _at_steepness(steepness: Array, problem: Problem) -> Point:
+def _at_steepness(steepness: Array, problem: CurveProblem) -> CurvePoint:
     """The softmax of the smaller of two steepnesses: that of the radius and that of the smoothing
     strength. If both are infinite, it is the distribution on the least margins.
     """
@@ -154,7 +154,7 @@ def _at_steepness(steepness: Array, problem: Problem) -> Point:
         return jnp.where(is_hard, 0.0, jnp.log(jnp.where(is_hard, 1.0, found)) - jnp.log(radius))
 
     densities = jnp.where(is_least, jnp.where(above == 0, 1.0, 0.0), jnp.exp(-used * above))
-    return Point(prior * densities, excess)
+    return CurvePoint(prior * densities, excess)
 
 
 TILTED = Curve(_find_steepness, _at_steepness)

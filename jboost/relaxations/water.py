@@ -8,7 +8,7 @@ from jboost.base import named_axis
 from jboost.base.named_axis import AxisName
 from jboost.base.roots import bracketed_root
 from jboost.base.types import Array
-from jboost.relaxations.curves import Curve, Point, Problem
+from jboost.relaxations.curves import Curve, CurvePoint, CurveProblem
 from jboost.relaxations.types import lifted, num_examples, number
 
 
@@ -35,20 +35,20 @@ def water_level(volume: Array, ground: Array, prior: Array, axis_name: AxisName 
     )
 
 
-def _find_cut(problem: Problem) -> Array:
+def _find_cut(problem: CurveProblem) -> Array:
     relaxation, margins, strength, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     volume = number(relaxation.scale, margins) / strength
     return water_level(volume, above / strength, prior, axis_name)
 
 
-def _at_cut(level: Array, problem: Problem) -> Point:
+def _at_cut(level: Array, problem: CurveProblem) -> CurvePoint:
     relaxation, margins, strength, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     above = above / strength
     volume = number(relaxation.scale, margins) / strength
     weights = prior * jnp.exp(jnp.minimum(level - above, 0.0))
-    return Point(weights, lambda: _water_above(level, volume, above, prior, axis_name))
+    return CurvePoint(weights, lambda: _water_above(level, volume, above, prior, axis_name))
 
 
 def _water_above(
@@ -59,17 +59,17 @@ def _water_above(
     return filled - volume / num_examples(prior, axis_name)
 
 
-def _find_water(problem: Problem) -> Array:
+def _find_water(problem: CurveProblem) -> Array:
     relaxation, margins, _, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     return water_level(number(relaxation.scale, margins), above, prior, axis_name)
 
 
-def _at_water(level: Array, problem: Problem) -> Point:
+def _at_water(level: Array, problem: CurveProblem) -> CurvePoint:
     _, margins, _, prior, axis_name = problem
     _, above = lifted(margins, prior, axis_name)
     weights = jnp.where((above < level) | (above == 0), prior, 0.0)
-    return Point(weights, lambda: jnp.zeros_like(level))
+    return CurvePoint(weights, lambda: jnp.zeros_like(level))
 
 
 CUT_SOFTMAX, BELOW = Curve(_find_cut, _at_cut), Curve(_find_water, _at_water)

@@ -3,8 +3,7 @@
 `solve` takes a whole matrix of margins, and `fit` a learner that proposes columns.
 """
 
-from jboost.relaxations.games import SolverConfig
-from jboost.relaxations.games import State as SolveState
+from jboost.relaxations.games import SolverConfig, SolveState
 from jboost.relaxed_margin.booster import RelaxedMargin, finish, fit, init, step
 from jboost.relaxed_margin.smoothed import SmoothedSolution, solve_smoothed
 from jboost.relaxed_margin.solve import RelaxedMarginSolution, solve

@@ -17,8 +17,8 @@ from jboost.base.records import register
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import UnitBall, certify, soft_margin, unit_ball
-from jboost.relaxations.certify import Proven
-from jboost.relaxations.games import Game, SolverConfig
+from jboost.relaxations.certify import ProvenBounds
+from jboost.relaxations.games import RelaxedGame, SolverConfig
 from jboost.relaxations.votes import OfNorm, norm_bound
 from jboost.relaxed_margin import updates
 from jboost.relaxed_margin.solve import (
@@ -35,13 +35,13 @@ _INNER_ITERATIONS = 8000
 __all__ = ["RelaxedMargin", "finish", "fit", "init", "step"]
 
 
-class Memory(NamedTuple):
+class RelaxedMarginMemory(NamedTuple):
     """The state of the booster between rounds."""
 
     columns: Array  # [capacity, m] y_i h_j(x_i); rows of unused slots are 0
     prior: Array  # [m]
     votes: Votes
-    proven: Proven
+    proven: ProvenBounds
 
 
 @register
@@ -68,19 +68,21 @@ class RelaxedMargin(boosting.Booster):
         lower = certify.lower_from_margins(
             jnp.zeros_like(prior), norm_bound(no_votes), self.relaxation, self.cost, prior
         )
-        proven = Proven(no_votes, lower, weights, zero, zero + jnp.inf, zero + jnp.inf)
+        proven = ProvenBounds(no_votes, lower, weights, zero, zero + jnp.inf, zero + jnp.inf)
         columns = jnp.zeros((capacity, prior.shape[0]), prior.dtype)
         is_feasible, is_valid = (
             self.relaxation.is_feasible(prior),
             self.relaxation.is_valid() & self.cost.is_valid(),
         )
-        memory = Memory(columns, prior, Votes(no_votes, jnp.zeros_like(prior), weights), proven)
+        memory = RelaxedMarginMemory(
+            columns, prior, Votes(no_votes, jnp.zeros_like(prior), weights), proven
+        )
         first = boosting.before_first_round(memory, weights, _certificate(proven), capacity)
         status = jnp.where(is_feasible, first.status, int(Status.INFEASIBLE))
         return first._replace(status=jnp.where(is_valid, status, int(Status.INVALID_INPUT)))
 
     def absorb(
-        self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
+        self, memory: RelaxedMarginMemory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
     ) -> Absorbed:
         """One round: adds the columns, and updates the votes and both bounds.
 
@@ -99,7 +101,7 @@ class RelaxedMargin(boosting.Booster):
         columns, slots, count = boosting.enter_columns(
             memory.columns, ensemble.count, rows, is_added
         )
-        game = Game(columns.T, self.relaxation, self.cost, memory.prior)
+        game = RelaxedGame(columns.T, self.relaxation, self.cost, memory.prior)
 
         proven = self._prove_upper(game, memory.proven, weights, rows, proposal.upper_bound)
         strength = self._strength(proven, memory.prior)
@@ -111,7 +113,7 @@ class RelaxedMargin(boosting.Booster):
         )
         proven = _prove_lower(game, proven, votes)
         return Absorbed(
-            memory=Memory(columns, memory.prior, votes, proven),
+            memory=RelaxedMarginMemory(columns, memory.prior, votes, proven),
             example_weights=votes.example_weights,
             slots=slots,
             votes=jnp.stack([proven.coefficients, proven.coefficients], axis=1),
@@ -123,8 +125,8 @@ class RelaxedMargin(boosting.Booster):
         )
 
     def _prove_upper(
-        self, game: Game, before: Proven, asked: Array, rows: Array, best_edge: Array
-    ) -> Proven:
+        self, game: RelaxedGame, before: ProvenBounds, asked: Array, rows: Array, best_edge: Array
+    ) -> ProvenBounds:
         return certify.prove_upper(
             before,
             asked,
@@ -135,10 +137,10 @@ class RelaxedMargin(boosting.Booster):
             stop_on=self.stop_on,
         )
 
-    def _upper(self, game: Game, edge: Array, weights: Array) -> Array:
+    def _upper(self, game: RelaxedGame, edge: Array, weights: Array) -> Array:
         return certify.upper_from_edge(edge, weights, self.relaxation, self.cost, game.prior)
 
-    def _strength(self, proven: Proven, prior: Array) -> Array:
+    def _strength(self, proven: ProvenBounds, prior: Array) -> Array:
         """beta = eps / (2 log(1 / least share)), with eps the tolerance, or while the gap is wide
         half the gap: no relative entropy is larger.
         """
@@ -149,7 +151,9 @@ class RelaxedMargin(boosting.Booster):
         least = numerics.masked_min(prior, prior > 0, fill=0.5)
         return accuracy / (-2 * jnp.log(least))
 
-    def _move(self, votes: Votes, game: Game, target: updates.Corner, strength: Array) -> Votes:
+    def _move(
+        self, votes: Votes, game: RelaxedGame, target: updates.Corner, strength: Array
+    ) -> Votes:
         if self.update == "fully_corrective":
             return updates.fully_corrective(
                 votes, game, self.tolerance.astype(strength.dtype), self.config
@@ -161,7 +165,7 @@ class RelaxedMargin(boosting.Booster):
         }[self.update]
         return move(votes, game, target, strength)
 
-    def _status(self, proven: Proven, is_known: Array) -> Array:
+    def _status(self, proven: ProvenBounds, is_known: Array) -> Array:
         """Unfinished while the gap is wider than the tolerance, unless rounding is all that a round
         without a new column could mend.
         """
@@ -180,14 +184,14 @@ class RelaxedMargin(boosting.Booster):
         return jnp.where(goes_on, int(Status.UNFINISHED), verdict)
 
 
-def _prove_lower(game: Game, before: Proven, votes: Votes) -> Proven:
+def _prove_lower(game: RelaxedGame, before: ProvenBounds, votes: Votes) -> ProvenBounds:
     """The bound of the new votes, if it is better by an estimate."""
     within = game.votes.allowed(votes.coefficients)
     estimate = certify.lower_from_margins(
         votes.reached, norm_bound(within), game.relaxation, game.votes, game.prior
     )
 
-    def prove(_: None) -> Proven:
+    def prove(_: None) -> ProvenBounds:
         lower = certify.prove_lower(game.margins, within, game.relaxation, game.votes, game.prior)
         is_better = lower > before.lower
         return before._replace(
@@ -198,7 +202,7 @@ def _prove_lower(game: Game, before: Proven, votes: Votes) -> Proven:
     return loops.cond(estimate > before.lower, prove, lambda _: before, None)
 
 
-def _certificate(proven: Proven) -> Certificate:
+def _certificate(proven: ProvenBounds) -> Certificate:
     return Certificate(proven.lower, proven.upper, proven.seen_upper, proven.example_weights)
 
 

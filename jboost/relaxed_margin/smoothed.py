@@ -176,7 +176,7 @@ def _solve_tangent(linear: Any, value: Array) -> Array:
     return jnp.linalg.solve(jax.jacobian(linear)(value), value)
 
 
-class _Search(NamedTuple):
+class _SmoothedSearch(NamedTuple):
     logits: Array  # [n]
     gain: Array  # [] the objective there
     move: Array  # [n] the Newton step that is tried next, to be subtracted
@@ -191,20 +191,20 @@ def _find(game: _Game, start: Array) -> tuple[Array, Array, Array]:
     largest = reduce.largest_size(game.matrix)
     newton = jax.jacfwd(functools.partial(_evaluate, game), has_aux=True)
 
-    def step(now: _Search) -> _Search:
+    def step(now: _SmoothedSearch) -> _SmoothedSearch:
         tried = now.logits - now.share * now.move
         matrix, (residual, gain) = newton(tried)
         move = jnp.linalg.solve(matrix, residual)
         error = reduce.largest_size(move)
         move = move * jnp.minimum(1.0, _LONGEST / jnp.where(error > 0, error, 1.0))
-        taken = _Search(tried, gain, move, jnp.ones((), dtype), error)
+        taken = _SmoothedSearch(tried, gain, move, jnp.ones((), dtype), error)
         rounding = 32 * eps * (largest + jnp.abs(now.gain))
         is_taken = (gain >= now.gain - rounding) | (now.share < _LEAST_SHARE)
         other = now._replace(share=0.5 * now.share, error=jnp.full((), jnp.inf, dtype))
         return jax.tree.map(lambda new, old: jnp.where(is_taken, new, old), taken, other)
 
     infinite = jnp.full((), jnp.inf, dtype)
-    first = _Search(
+    first = _SmoothedSearch(
         start - jnp.mean(start), -infinite, jnp.zeros_like(start), jnp.ones((), dtype), infinite
     )
     tolerance = 32 * eps * (1 + largest / game.votes_smoothing) * (1 + largest / game.smoothing)

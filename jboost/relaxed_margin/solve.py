@@ -36,7 +36,7 @@ from jboost.relaxations import (
     games,
     unit_ball,
 )
-from jboost.relaxations.games import Bounds, Game, SolverConfig, State
+from jboost.relaxations.games import GameBounds, RelaxedGame, SolverConfig, SolveState
 from jboost.relaxations.margins import are_in_range, checked_margins, columns_of
 from jboost.relaxed_margin import streamed
 from jboost.relaxed_margin.derivatives import differentiate, game_of
@@ -66,7 +66,7 @@ def solve(
     mask: ArrayLike | None = None,
     config: SolverConfig | None = None,
     on_step: OnStep | None = None,
-    initial: State | None = None,
+    initial: SolveState | None = None,
     deterministic: bool = False,
 ) -> RelaxedMarginSolution:
     """The votes of largest relaxed margin over the columns of a matrix, between certified bounds.
@@ -278,7 +278,7 @@ def _solve_streamed(
     votes: Any,
     config: SolverConfig,
     on_step: OnStep | None,
-    initial: State | None,
+    initial: SolveState | None,
 ) -> RelaxedMarginSolution:
     streamed.refuse_traced(rows, relaxation, tolerance, votes)
     prior, is_valid, is_feasible = streamed.validate(
@@ -290,7 +290,7 @@ def _solve_streamed(
     if initial is not None:
         initial = _validate_initial(initial, streamed.shapes_of_state(margins, prior), found)
 
-    def watch(state: State) -> bool:
+    def watch(state: SolveState) -> bool:
         info = SolveInfo(games.num_iterations(state, config), state.best.lower, state.best.upper)
         return loops.goes_on(on_step, state._replace(checksums=found), info)
 
@@ -336,7 +336,7 @@ def _drive(
     votes: Any,
     config: SolverConfig,
     on_step: OnStep | None,
-    initial: State | None,
+    initial: SolveState | None,
 ) -> RelaxedMarginSolution:
     """`_solve_one`, some checks at a time."""
     prepared = _prepare_on_host(examples, relaxation, tolerance, votes)
@@ -367,9 +367,9 @@ def _stopped(solution: RelaxedMarginSolution) -> RelaxedMarginSolution:
 _CHECKED = ("margins", "weights", "mask", "relaxation", "votes")
 
 
-def _validate_initial(initial: Any, first: State, found: Any) -> State:
+def _validate_initial(initial: Any, first: SolveState, found: Any) -> SolveState:
     """The state without its checksums, if it is one of this solve. `first` has its shapes."""
-    state: State = checksums.without_checksums(
+    state: SolveState = checksums.without_checksums(
         initial,
         first,
         found,
@@ -394,7 +394,7 @@ class SolveInfo(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    game: Game
+    game: RelaxedGame
     goal: Array  # [] the gap to reach, infinite where nothing is to be solved
     is_valid: Array  # [] bool
     is_feasible: Array  # [] bool
@@ -411,13 +411,13 @@ def _prepare(examples: Dataset, relaxation: Any, tolerance: Array, votes: Any) -
     matrix, prior = game_of(examples._replace(mask=examples.mask & is_valid))
     is_feasible = relaxation.is_feasible(prior) | ~is_valid
     goal = jnp.where(is_valid & is_feasible, tolerance.astype(dtype), jnp.inf)
-    return _Prepared(Game(matrix, relaxation, votes, prior), goal, is_valid, is_feasible)
+    return _Prepared(RelaxedGame(matrix, relaxation, votes, prior), goal, is_valid, is_feasible)
 
 
 @devices.host_jit(static_argnames=("config",))
 def _advance_on_host(
-    prepared: _Prepared, state: State, *, config: SolverConfig
-) -> tuple[State, SolveInfo]:
+    prepared: _Prepared, state: SolveState, *, config: SolverConfig
+) -> tuple[SolveState, SolveInfo]:
     step, goal = functools.partial(games.advance, prepared.game, config), prepared.goal
     after, _ = loops.bounded_loop(
         step, lambda now: games.is_open(now, goal, config), state, max_checks=_CHECKS_AT_ONCE
@@ -426,7 +426,7 @@ def _advance_on_host(
 
 
 def _conclude(
-    prepared: _Prepared, best: Bounds, num_iterations: Array, num_columns: int
+    prepared: _Prepared, best: GameBounds, num_iterations: Array, num_columns: int
 ) -> RelaxedMarginSolution:
     (matrix, relaxation, votes, prior), goal, is_valid, is_feasible = prepared
     coefficients = votes.allowed(best.coefficients)

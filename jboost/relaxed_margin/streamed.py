@@ -15,7 +15,13 @@ from jboost.base import boosting
 from jboost.base.types import Array, Dataset
 from jboost.operators import Streamed
 from jboost.relaxations import certify, games
-from jboost.relaxations.games import Bounds, Game, Point, SolverConfig, State
+from jboost.relaxations.games import (
+    GameBounds,
+    RelaxedGame,
+    RelaxedGamePoint,
+    SolverConfig,
+    SolveState,
+)
 
 
 def play(
@@ -26,9 +32,9 @@ def play(
     tolerance: Array,
     config: SolverConfig,
     *,
-    watch: Callable[[State], bool],
-    initial: State | None,
-) -> tuple[State, bool]:
+    watch: Callable[[SolveState], bool],
+    initial: SolveState | None,
+) -> tuple[SolveState, bool]:
     """The last state, and whether `watch` ended the loop.
 
     A step reads all blocks twice.
@@ -43,7 +49,7 @@ def play(
       watch: called after every check of the bounds but the first; False ends the loop.
       initial: a state from which to continue, or None.
     """
-    game, goes_on = Game(None, relaxation, votes, prior), True
+    game, goes_on = RelaxedGame(None, relaxation, votes, prior), True
     state = _first_check(margins, game) if initial is None else initial
     while goes_on and bool(games.is_open(state, tolerance, config)):
         for _ in range(config.steps_per_check()):
@@ -53,28 +59,34 @@ def play(
     return state, not goes_on
 
 
-def _first_check(margins: Streamed, game: Game) -> State:
+def _first_check(margins: Streamed, game: RelaxedGame) -> SolveState:
     """The state after the check of the first point."""
     coefficients = jnp.zeros((margins.shape[1],), game.prior.dtype)
     weights = _first_weights(game)
-    start = Point(coefficients, margins.matvec(coefficients), weights, margins.rmatvec(weights))
+    start = RelaxedGamePoint(
+        coefficients, margins.matvec(coefficients), weights, margins.rmatvec(weights)
+    )
     squares = margins.row_norms(jnp.ones((margins.shape[1],), game.prior.dtype))
     return _check(game, _begin(start, jnp.max(squares)))
 
 
-def shapes_of_state(margins: Streamed, prior: Array) -> State:
+def shapes_of_state(margins: Streamed, prior: Array) -> SolveState:
     """The shapes and dtypes of a state."""
     rows, columns = (jax.ShapeDtypeStruct((size,), prior.dtype) for size in margins.shape)
     number = jax.ShapeDtypeStruct((), prior.dtype)
-    shapes: State = jax.eval_shape(games.begin_at, Point(columns, rows, rows, columns), number)
+    shapes: SolveState = jax.eval_shape(
+        games.begin_at, RelaxedGamePoint(columns, rows, rows, columns), number
+    )
     return shapes
 
 
-def _step(margins: Streamed, game: Game, state: State) -> State:
+def _step(margins: Streamed, game: RelaxedGame, state: SolveState) -> SolveState:
     coefficients = _move_votes(game, state)
     reached = margins.matvec(coefficients)
     weights = _move_weights(game, state, reached)
-    return _accept(game, state, Point(coefficients, reached, weights, margins.rmatvec(weights)))
+    return _accept(
+        game, state, RelaxedGamePoint(coefficients, reached, weights, margins.rmatvec(weights))
+    )
 
 
 _begin = jax.jit(games.begin_at)
@@ -85,7 +97,7 @@ _accept = jax.jit(games.accept)
 
 
 @jax.jit
-def _first_weights(game: Game) -> Array:
+def _first_weights(game: RelaxedGame) -> Array:
     nearest: Array = game.relaxation.smoothed_argmin(
         jnp.zeros_like(game.prior), jnp.ones((), game.prior.dtype), game.prior
     )
@@ -107,7 +119,7 @@ def validate(
 
 
 def prove(
-    margins: Streamed, best: Bounds, relaxation: Any, votes: Any, prior: Array
+    margins: Streamed, best: GameBounds, relaxation: Any, votes: Any, prior: Array
 ) -> tuple[Array, Array, Array]:
     """The allowed votes [n] next to the best ones, and certified bounds of the game's value.
 

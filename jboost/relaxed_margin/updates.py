@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.relaxations import games
-from jboost.relaxations.games import Game, SolverConfig
+from jboost.relaxations.games import RelaxedGame, SolverConfig
 
 NAMES = ("fully_corrective", "pairwise", "line_search", "analytic")
 # Bisection steps of a line search, as many as the bits of a float32.
@@ -40,13 +40,13 @@ class Corner(NamedTuple):
     reached: Array  # [m]
 
 
-def corner(game: Game, slot: Array, edge: Array) -> Corner:
+def corner(game: RelaxedGame, slot: Array, edge: Array) -> Corner:
     """The corner for a slot [] int32 and the edge [] of its hypothesis."""
     size = game.votes.best_norm(jnp.abs(edge))
     return _corner_of(game, slot, jnp.where(edge < 0, -size, size))
 
 
-def _corner_of(game: Game, slot: Array, vote: Array) -> Corner:
+def _corner_of(game: RelaxedGame, slot: Array, vote: Array) -> Corner:
     vote = vote.astype(game.margins.dtype)
     return Corner(
         jnp.where(jnp.arange(game.margins.shape[1]) == slot, vote, 0.0),
@@ -54,7 +54,7 @@ def _corner_of(game: Game, slot: Array, vote: Array) -> Corner:
     )
 
 
-def analytic(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
+def analytic(now: Votes, game: RelaxedGame, target: Corner, strength: Array) -> Votes:
     """The step of Figure 1: eta = clip(beta <d, A(e_j - w)> / |A(e_j - w)|_inf^2, 0, 1).
 
     With another cost g of the votes the corner takes the place of e_j, and the increase of g from
@@ -72,7 +72,7 @@ def analytic(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
     return _moved(now, game, target.coefficients - now.coefficients, direction, share, strength)
 
 
-def line_search(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
+def line_search(now: Votes, game: RelaxedGame, target: Corner, strength: Array) -> Votes:
     """The best step towards the new column."""
     direction = target.reached - now.reached
     start, end = _norm(now.coefficients), _norm(target.coefficients)
@@ -84,7 +84,7 @@ def line_search(now: Votes, game: Game, target: Corner, strength: Array) -> Vote
     return _moved(now, game, target.coefficients - now.coefficients, direction, share, strength)
 
 
-def pairwise(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
+def pairwise(now: Votes, game: RelaxedGame, target: Corner, strength: Array) -> Votes:
     """The best step that takes weight from the worst column in use, or from the votes not yet cast,
     and gives it to the new one.
     """
@@ -101,7 +101,9 @@ def pairwise(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
     return _moved(now, game, target.coefficients - source.coefficients, direction, share, strength)
 
 
-def fully_corrective(now: Votes, game: Game, tolerance: Array, config: SolverConfig) -> Votes:
+def fully_corrective(
+    now: Votes, game: RelaxedGame, tolerance: Array, config: SolverConfig
+) -> Votes:
     """Solves the game over all columns so far, to a gap of a quarter of the tolerance."""
     best, _ = games.play(game, tolerance / 4, config, (now.coefficients, now.example_weights))
     reached = numerics.product(game.margins, best.coefficients)
@@ -118,7 +120,7 @@ def _norm(coefficients: Array) -> Array:
 
 def _best_share(
     now: Votes,
-    game: Game,
+    game: RelaxedGame,
     direction: Array,
     longest: Array,
     strength: Array,
@@ -146,7 +148,7 @@ def _best_share(
 
 
 def _moved(
-    now: Votes, game: Game, change: Array, direction: Array, share: Array, strength: Array
+    now: Votes, game: RelaxedGame, change: Array, direction: Array, share: Array, strength: Array
 ) -> Votes:
     reached = now.reached + share * direction
     return Votes(

@@ -18,7 +18,7 @@ from jboost.data.classifiers import BaseFit
 from jboost.data.table import LabelMapping, Table
 from jboost.pair.types import Separator
 from jboost.report import rules as rules_module
-from jboost.report.rules import Rule
+from jboost.report.rules import ScoreRule
 
 ENDINGS = (".json", ".txt")  # the endings of files that a report may overwrite
 _PACKAGES = ("jboost", "jax", "jaxlib", "numpy", "polars", "scikit-learn", "skops")
@@ -129,7 +129,7 @@ def describe_data(
 
 
 def losses(
-    rules: Sequence[Rule],
+    rules: Sequence[ScoreRule],
     training: tuple[np.ndarray, np.ndarray, np.ndarray],
     held_out: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
 ) -> Losses:
@@ -169,7 +169,7 @@ def write(report: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
 
 
 def _loss(
-    rule: Rule, points: np.ndarray, labels: np.ndarray, weights: np.ndarray
+    rule: ScoreRule, points: np.ndarray, labels: np.ndarray, weights: np.ndarray
 ) -> dict[str, float]:
     weight = rules_module.loss(rule, points, labels, weights)
     return {"weight": weight, "rate": weight / math.fsum(weights)}

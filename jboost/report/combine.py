@@ -11,7 +11,7 @@ import numpy as np
 
 from jboost.combine.types import LinearVote
 from jboost.data.table import LabelMapping
-from jboost.report.rules import Rule, best_threshold
+from jboost.report.rules import ScoreRule, best_threshold
 
 COMBINATION = "combination"
 
@@ -71,7 +71,7 @@ def make_rules(
     names: Sequence[str],
     stacked: LinearVote,
     vote: LinearVote,
-) -> list[Rule]:
+) -> list[ScoreRule]:
     """The rules: each classifier at its best threshold, majority vote, average, stacking and, last,
     the combination.
 
@@ -86,30 +86,30 @@ def make_rules(
     rules = []
     for axis, name in enumerate(names):
         threshold = best_threshold(points[:, axis], labels, weights)
-        rules.append(Rule(name, "best threshold", _above(axis, threshold)))
+        rules.append(ScoreRule(name, "best threshold", _above(axis, threshold)))
     rules.append(
-        Rule(
+        ScoreRule(
             "majority vote",
             "a tie counts half",
             lambda scores: np.sign(np.where(scores > 0, 1, -1).sum(axis=1)),
         )
     )
     rules.append(
-        Rule(
+        ScoreRule(
             "average",
             "of all scores, above 0",
             lambda scores: np.where(scores.mean(axis=1) > 0, 1, -1),
         )
     )
     rules.append(
-        Rule(
+        ScoreRule(
             "logistic stacking",
             "on all scores",
             lambda points: np.where(scores(stacked, points) > 0, 1, -1),
         )
     )
     rules.append(
-        Rule(
+        ScoreRule(
             COMBINATION,
             "by exact searches",
             lambda points: np.where(scores(vote, points) > 0, 1, -1),

@@ -42,7 +42,7 @@ DELTA = 0.05  # the risk bound holds with probability 1 - DELTA
 
 
 @dataclasses.dataclass(frozen=True)
-class TextRule:
+class L0TextRule:
     """One monomial that votes."""
 
     text: str  # `41.5 < age <= 64.5 and cp != 3`
@@ -61,7 +61,7 @@ def describe_rules(
     bits: np.ndarray,
     labels: np.ndarray,
     mapping: LabelMapping,
-) -> list[TextRule]:
+) -> list[L0TextRule]:
     """Returns the rules as text with the numbers of rows they cover, in the order of `voting`.
 
     Args:
@@ -81,7 +81,7 @@ def describe_rules(
         )
         order = int(np.abs(literals).sum())
         rules.append(
-            TextRule(
+            L0TextRule(
                 text=binarization.describe_monomial(binarizer, literals),
                 label=mapping.to_text(np.array([sign]))[0],
                 sign=sign,

@@ -22,7 +22,7 @@ OPTIMAL = "optimal combination"
 
 
 @dataclasses.dataclass(frozen=True)
-class Rule:
+class ScoreRule:
     """A decision rule on the scores of two base classifiers."""
 
     name: str
@@ -36,7 +36,7 @@ def fit_rules(
     weights: np.ndarray,
     names: Sequence[str],
     separator: Separator,
-) -> list[Rule]:
+) -> list[ScoreRule]:
     """All rules, fitted to the same scores. The last one is the optimal combination.
 
     Args:
@@ -48,18 +48,20 @@ def fit_rules(
     """
     rules = []
     for axis, name in enumerate(names):
-        rules.append(Rule(name, "above 0", _above(axis, 0.0)))
+        rules.append(ScoreRule(name, "above 0", _above(axis, 0.0)))
         threshold = best_threshold(points[:, axis], labels, weights)
         rules.append(
-            Rule(name, f"best threshold: {_describe_threshold(threshold)}", _above(axis, threshold))
+            ScoreRule(
+                name, f"best threshold: {_describe_threshold(threshold)}", _above(axis, threshold)
+            )
         )
     rules.append(
-        Rule(
+        ScoreRule(
             "majority vote", "a tie counts half", lambda scores: np.sign(_sign(scores).sum(axis=1))
         )
     )
     rules.append(
-        Rule(
+        ScoreRule(
             "average",
             "of both scores, above 0",
             lambda scores: _sign(scores[:, 0] / 2 + scores[:, 1] / 2),
@@ -67,7 +69,7 @@ def fit_rules(
     )
     rules.append(_stacking(points, labels, weights))
     rules.append(
-        Rule(
+        ScoreRule(
             OPTIMAL,
             "of both scores, exact",
             lambda scores: _sign(separator_scores(separator, scores)),
@@ -76,7 +78,7 @@ def fit_rules(
     return rules
 
 
-def loss(rule: Rule, points: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> float:
+def loss(rule: ScoreRule, points: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> float:
     """The weight that a rule misclassifies, correctly rounded."""
     return math.fsum(weights * (1 - labels * rule.vote(points)) / 2)
 
@@ -111,7 +113,7 @@ def separator_scores(separator: Separator, points: np.ndarray) -> np.ndarray:
     return scores
 
 
-def _stacking(points: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> Rule:
+def _stacking(points: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> ScoreRule:
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -122,7 +124,7 @@ def _stacking(points: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> Ru
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(np.ldexp(points, -exponents), labels, logisticregression__sample_weight=weights)
-    return Rule(
+    return ScoreRule(
         "logistic stacking",
         "on both scores",
         lambda scores: _sign(model.decision_function(np.ldexp(scores, -exponents))),

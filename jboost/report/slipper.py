@@ -22,7 +22,7 @@ _ALWAYS = "always"
 
 
 @dataclasses.dataclass(frozen=True)
-class TextRule:
+class SlipperTextRule:
     """One rule that votes, which may be the default rule."""
 
     text: str  # `41.5 < age <= 64.5 and cp != 3`; `always` for the default rule
@@ -39,7 +39,7 @@ def describe_rules(
     bits: np.ndarray,
     labels: np.ndarray,
     mapping: LabelMapping,
-) -> list[TextRule]:
+) -> list[SlipperTextRule]:
     """The rules as text with the numbers of rows that they cover, in the order of `voting`.
 
     Args:
@@ -57,7 +57,7 @@ def describe_rules(
             float(ensemble.votes[slot, 0]),
         )
         rules.append(
-            TextRule(
+            SlipperTextRule(
                 text=binarization.describe_monomial(binarizer, literals),
                 label=mapping.to_text(np.array([vote]))[0],
                 vote=vote,

@@ -136,7 +136,7 @@ def gather(tree: PyTree) -> PyTree:
     return jax.tree.map(meshes.host_copy, tree)
 
 
-class _Part(NamedTuple):
+class _ProcessPart(NamedTuple):
     """Which part of an axis a process holds."""
 
     num_positions: int  # along the axis, with a device of this process
@@ -165,7 +165,7 @@ def _refuse_traced(function: str, name: str, tree: PyTree) -> None:
         )
 
 
-def _part_of_process(mesh: Mesh, axis: str) -> _Part:
+def _part_of_process(mesh: Mesh, axis: str) -> _ProcessPart:
     """The part of the axis that belongs to this process. Raises ValueError if a position along the
     axis belongs to several processes, or if this process has no device on the mesh.
     """
@@ -183,10 +183,10 @@ def _part_of_process(mesh: Mesh, axis: str) -> _Part:
             f"mesh has no device of process {jax.process_index()}: make it of devices of all"
             " processes that call this"
         )
-    return _Part(mine, len(owners))
+    return _ProcessPart(mine, len(owners))
 
 
-def _rows_of_a_device(local: Dataset, part: _Part, mesh: Mesh) -> int:
+def _rows_of_a_device(local: Dataset, part: _ProcessPart, mesh: Mesh) -> int:
     """The number of rows of each device. Raises ValueError, on every process, if the data of the
     processes are inconsistent.
     """

@@ -21,9 +21,9 @@ from sklearn.utils.validation import check_is_fitted
 from jboost.data.binarization import Binarizer
 from jboost.sklearn import calibration, folds, parameters, rules, tables
 from jboost.sklearn.folds import Fold
-from jboost.sklearn.tables import Rows
+from jboost.sklearn.tables import LabelledRows
 from jboost.sklearn.votes import Constant
-from jboost.sklearn.watch import Watch
+from jboost.sklearn.watch import FitWatch
 
 CV = "cv"
 _MOST_WORSE = 2  # one worse value may be noise; not tuned
@@ -39,10 +39,10 @@ class _Scored(NamedTuple):
     weights: np.ndarray  # [k]
 
 
-class Side(NamedTuple):
+class OneAgainstRest(NamedTuple):
     """Rows of one class against the others."""
 
-    rows: Rows
+    rows: LabelledRows
     signs: np.ndarray  # [m] of +1 and -1
 
     @property
@@ -83,7 +83,7 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
 
     @abc.abstractmethod
     def _fit_vote(
-        self, rows: Rows, signs: np.ndarray, options: dict[str, Any], watch: Watch
+        self, rows: LabelledRows, signs: np.ndarray, options: dict[str, Any], watch: FitWatch
     ) -> Any:
         """Fits the vote for the rows of sign +1 against those of sign -1."""
 
@@ -105,7 +105,7 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
           ValueError: naming the argument or the parameter.
         """
         self._validate()
-        watch = Watch(self, self.max_seconds)
+        watch = FitWatch(self, self.max_seconds)
         table, labels, weights = tables.read_training(self, X, y, sample_weight)
         self.classes_ = np.unique(labels[weights > 0])
         # a class of weight 0 is none: its rows are dropped by `tables.merge`
@@ -179,7 +179,7 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
         tags.input_tags.sparse = True
         return tags
 
-    def _rows(self, table: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Rows:
+    def _rows(self, table: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> LabelledRows:
         """The training rows in a form that does not depend on their order."""
         return tables.merge(table, codes, weights)
 
@@ -234,17 +234,19 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
         chooses = any(_is_cv(getattr(self, name)) for name in self._grids)
         return chooses or self.calibration is not None
 
-    def _sides(self, rows: Rows) -> list[Side]:
+    def _sides(self, rows: LabelledRows) -> list[OneAgainstRest]:
         """The problem of each vote: one for two classes, K for K > 2 classes, none for one."""
         count = len(self.classes_)
         positives = range(count) if count > 2 else range(1, count)
-        return [Side(rows, rows.signs(positive)) for positive in positives]
+        return [OneAgainstRest(rows, rows.signs(positive)) for positive in positives]
 
-    def _fit_votes(self, sides: Sequence[Side], options: dict[str, Any], watch: Watch) -> list[Any]:
+    def _fit_votes(
+        self, sides: Sequence[OneAgainstRest], options: dict[str, Any], watch: FitWatch
+    ) -> list[Any]:
         """One vote for each side, one after another."""
         return [self._vote_for(side, options, watch) for side in sides]
 
-    def _vote_for(self, side: Side, options: dict[str, Any], watch: Watch) -> Any:
+    def _vote_for(self, side: OneAgainstRest, options: dict[str, Any], watch: FitWatch) -> Any:
         if side.is_constant:
             return Constant(float(side.signs[0]))
         watch.begin_fit()
@@ -256,14 +258,14 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
             return np.zeros((len(table), 1))
         return np.stack([vote.scores(table) for vote in self.votes_], axis=1)
 
-    def _score(self, votes: Sequence[Any], rows: Rows) -> _Scored:
+    def _score(self, votes: Sequence[Any], rows: LabelledRows) -> _Scored:
         if not votes:
             empty = np.zeros((len(rows.codes), 0))
             return _Scored(empty, empty.astype(bool), rows.codes, rows.weights)
         scores = np.stack([vote.scores(rows.table) for vote in votes], axis=1)
         return _Scored(scores, _covered(votes, rows.table, scores), rows.codes, rows.weights)
 
-    def _choose(self, parts: list[Fold], watch: Watch) -> tuple[dict[str, Any], _Scored | None]:
+    def _choose(self, parts: list[Fold], watch: FitWatch) -> tuple[dict[str, Any], _Scored | None]:
         """The options of the fit, and the scores of held-out rows under them.
 
         Of several values the one of least held-out loss is taken; among equals the first. Without
@@ -296,7 +298,7 @@ class VoteClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator, abc.A
             dict(zip(self._grids, chosen, strict=True)) for chosen in itertools.product(*values)
         ]
 
-    def _cross_fit(self, parts: list[Fold], options: dict[str, Any], watch: Watch) -> _Scored:
+    def _cross_fit(self, parts: list[Fold], options: dict[str, Any], watch: FitWatch) -> _Scored:
         """The scores of the rows of each fold by votes that were not trained on them."""
         sides = [side for part in parts for side in self._sides(part.training)]
         votes = iter(self._fit_votes(sides, options, watch))

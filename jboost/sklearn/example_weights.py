@@ -26,9 +26,9 @@ from jboost.kernels import Hyperplanes, IsotropicHyperplanes, Kernel
 from jboost.kernels.planes import mean_component
 from jboost.sklearn import features, parameters, tables
 from jboost.sklearn.base import CV, VoteClassifier
-from jboost.sklearn.features import Features, padded_rows
-from jboost.sklearn.tables import Rows
-from jboost.sklearn.watch import Watch
+from jboost.sklearn.features import FeatureMap, padded_rows
+from jboost.sklearn.tables import LabelledRows
+from jboost.sklearn.watch import FitWatch
 
 # Padded sizes: programs are shared among few of them.
 _LEAST_ROWS, _ROWS_DOUBLE_TO = 128, 512
@@ -36,7 +36,7 @@ _LEAST_COLUMNS, _COLUMNS_DOUBLE_TO = 16, 64
 _scores = jax.jit(predict_scores)
 
 
-class Bounds(NamedTuple):
+class SoftMarginBounds(NamedTuple):
     """The bounds of the largest soft margin."""
 
     lower_bound: float
@@ -63,13 +63,13 @@ class PaddedHyperplanes(IsotropicHyperplanes):
 class PointsVote:
     """A fitted classifier for one class against the others."""
 
-    features: Features
+    features: FeatureMap
     model: ExampleWeightModel
 
     @property
-    def certificate(self) -> Bounds:
+    def certificate(self) -> SoftMarginBounds:
         """The bounds of the largest soft margin."""
-        return Bounds(float(self.model.lower_bound), float(self.model.upper_bound))
+        return SoftMarginBounds(float(self.model.lower_bound), float(self.model.upper_bound))
 
     @property
     def status(self) -> int:
@@ -180,11 +180,11 @@ class ExampleWeightsClassifier(VoteClassifier):
         parameters.number(self, "radius", low=0, open_low=True, also=(AUTO,))
         parameters.number(self, "tolerance", low=0, also=(None,))
 
-    def _rows(self, table: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Rows:
+    def _rows(self, table: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> LabelledRows:
         return tables.sort(table, codes)
 
     def _fit_vote(
-        self, rows: Rows, signs: np.ndarray, options: dict[str, Any], watch: Watch
+        self, rows: LabelledRows, signs: np.ndarray, options: dict[str, Any], watch: FitWatch
     ) -> PointsVote:
         seen = features.numbers_and_bits(rows, self._names(), self.categorical)
         points, count = _points(seen, rows.table), len(signs)
@@ -214,7 +214,7 @@ class ExampleWeightsClassifier(VoteClassifier):
         return PointsVote(seen, dataclasses.replace(model, points=columns))
 
 
-def _points(seen: Features, table: np.ndarray) -> np.ndarray:
+def _points(seen: FeatureMap, table: np.ndarray) -> np.ndarray:
     """The rows as points [k, d], without padding: the measure depends on the dimension."""
     return seen.matrix(table)[:, : max(seen.size, 1)]
 

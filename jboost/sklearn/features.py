@@ -15,7 +15,7 @@ from jboost.base import words
 from jboost.base.padding import shared_size
 from jboost.data import binarization
 from jboost.data.binarization import Binarizer
-from jboost.sklearn.tables import Rows
+from jboost.sklearn.tables import LabelledRows
 
 # Sizes double where a fit takes less time than its compilation.
 _LEAST_ROWS, _ROWS_DOUBLE_TO = 512, 4096
@@ -41,7 +41,7 @@ def padded_bits(num_bits: int) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class Features:
+class FeatureMap:
     """Maps a table to a matrix: first unchanged numeric columns, then bits.
 
     A missing number is NaN. Columns of 0 are appended up to `padded_size`.
@@ -85,8 +85,8 @@ class Features:
 
 
 def numbers_and_bits(
-    rows: Rows, names: Sequence[str], categorical: Sequence[int | str]
-) -> Features:
+    rows: LabelledRows, names: Sequence[str], categorical: Sequence[int | str]
+) -> FeatureMap:
     """Numeric columns unchanged, and bits for categories and missing values."""
     binarizer = binarization.fit(
         rows.table,
@@ -101,11 +101,11 @@ def numbers_and_bits(
         for column, texts in enumerate(binarizer.categories)
         if texts is None and column not in _columns_of(categorical, names)
     )
-    return Features(plain, binarizer)
+    return FeatureMap(plain, binarizer)
 
 
 def bits_alone(
-    rows: Rows,
+    rows: LabelledRows,
     signs: np.ndarray,
     names: Sequence[str],
     categorical: Sequence[int | str],
@@ -113,7 +113,7 @@ def bits_alone(
     cuts: str,
     num_quantiles: int,
     missing: str,
-) -> Features:
+) -> FeatureMap:
     """Bits for all columns."""
     binarizer = binarization.fit(
         rows.table,
@@ -125,7 +125,7 @@ def bits_alone(
         num_quantiles=num_quantiles,
         missing=missing,
     )
-    return Features((), binarizer)
+    return FeatureMap((), binarizer)
 
 
 def _columns_of(categorical: Sequence[int | str], names: Sequence[str]) -> set[int]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.model_selection import StratifiedKFold, check_cv
 
-from jboost.sklearn.tables import Rows, merge
+from jboost.sklearn.tables import LabelledRows, merge
 
 _ROUNDING = 1e-9  # relative, of sums of weights
 
@@ -16,13 +16,13 @@ _ROUNDING = 1e-9  # relative, of sums of weights
 class Fold(NamedTuple):
     """The rows that a fold trains on, and those that it is tested on."""
 
-    training: Rows
-    testing: Rows
+    training: LabelledRows
+    testing: LabelledRows
 
 
 def make(
     cv: Any,
-    rows: Rows,
+    rows: LabelledRows,
     table: np.ndarray,
     codes: np.ndarray,
     weights: np.ndarray,
@@ -72,7 +72,7 @@ def make(
     return parts
 
 
-def _of_number(num_folds: int, rows: Rows, random_state: Any) -> list[Fold]:
+def _of_number(num_folds: int, rows: LabelledRows, random_state: Any) -> list[Fold]:
     if num_folds < 2:
         raise ValueError(f"cv is {num_folds}: expected at least 2 folds")
     smallest = int(np.bincount(rows.codes)[np.unique(rows.codes)].min())
@@ -91,6 +91,6 @@ def _of_number(num_folds: int, rows: Rows, random_state: Any) -> list[Fold]:
     return parts
 
 
-def _share(rows: Rows, shares: np.ndarray) -> Rows:
+def _share(rows: LabelledRows, shares: np.ndarray) -> LabelledRows:
     """The rows with these shares [r] of their weights, without those of share 0."""
     return rows._replace(weights=rows.weights * shares).among(shares > 0)

@@ -24,7 +24,7 @@ from jboost.combine import STRATEGIES, LinearVote
 from jboost.combine.strategies import is_driven_by_host
 from jboost.sklearn import calibration, parameters, routing, tables
 from jboost.sklearn.features import padded_rows
-from jboost.sklearn.watch import Clock
+from jboost.sklearn.watch import FitClock
 
 PREFIT = "prefit"
 _PREFIT_FOLDS = 5  # of the calibration; the default number of the other estimators
@@ -117,7 +117,7 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
           ValueError: naming the argument or the parameter.
         """
         self._validate()
-        clock = Clock(self.max_seconds)
+        clock = FitClock(self.max_seconds)
         X, y = indexable(X, y)
         labels = tables.read_labels(y)
         weights = _check_sample_weight(sample_weight, labels, ensure_non_negative=True)
@@ -282,7 +282,7 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         labels: np.ndarray,
         weights: np.ndarray,
         folds: Sequence[Any],
-        clock: Clock,
+        clock: FitClock,
     ) -> list[calibration.Calibration]:
         """The calibrations of the votes, on the scores [m, d, V] of the classifiers.
 
@@ -308,7 +308,7 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         )
 
     def _fit_votes(
-        self, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray, clock: Clock
+        self, scores: np.ndarray, labels: np.ndarray, weights: np.ndarray, clock: FitClock
     ) -> list[LinearVote]:
         """The vote for each target, on the scores [m, d, V]."""
         return [
@@ -342,7 +342,7 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         )
 
     def _vote(
-        self, scores: np.ndarray, signs: np.ndarray, weights: np.ndarray, clock: Clock
+        self, scores: np.ndarray, signs: np.ndarray, weights: np.ndarray, clock: FitClock
     ) -> LinearVote:
         missing = padded_rows(len(signs)) - len(signs)
         clock.begin_fit()

@@ -16,12 +16,12 @@ from jboost.l0.margins import usual_margin
 from jboost.monomials import costs
 from jboost.sklearn import features, parameters
 from jboost.sklearn.base import CV
-from jboost.sklearn.features import Features
+from jboost.sklearn.features import FeatureMap
 from jboost.sklearn.stumps import dataset_of
-from jboost.sklearn.tables import Rows
-from jboost.sklearn.votes import Vote, of_fit
+from jboost.sklearn.tables import LabelledRows
+from jboost.sklearn.votes import ClassVote, of_fit
 from jboost.sklearn.warm_starts import WarmStartClassifier
-from jboost.sklearn.watch import Watch
+from jboost.sklearn.watch import FitWatch
 
 AUTO = "auto"
 _VOTES = {"sparse": l0.SearchConfig, "relaxed": l0.RelaxedConfig}
@@ -42,7 +42,7 @@ class _BitsClassifier(WarmStartClassifier):
     num_quantiles: int
     missing: str
 
-    def _features(self, rows: Rows, signs: np.ndarray) -> Features:
+    def _features(self, rows: LabelledRows, signs: np.ndarray) -> FeatureMap:
         """The bits for training rows."""
         return features.bits_alone(
             rows,
@@ -170,8 +170,8 @@ class RuleClassifier(_BitsClassifier):
         parameters.whole(self, "max_cuts", low=1, also=(None,))
 
     def _fit_vote(
-        self, rows: Rows, signs: np.ndarray, options: dict[str, Any], watch: Watch
-    ) -> Vote:
+        self, rows: LabelledRows, signs: np.ndarray, options: dict[str, Any], watch: FitWatch
+    ) -> ClassVote:
         seen = self._features(rows, signs)
         size = seen.binarizer.num_bits
         order = options["max_order"]
@@ -273,8 +273,8 @@ class SlipperClassifier(_BitsClassifier):
         self.random_state = random_state
 
     def _fit_vote(
-        self, rows: Rows, signs: np.ndarray, options: dict[str, Any], watch: Watch
-    ) -> Vote:
+        self, rows: LabelledRows, signs: np.ndarray, options: dict[str, Any], watch: FitWatch
+    ) -> ClassVote:
         seen = self._features(rows, signs)
         dataset = dataset_of(seen.matrix(rows.table), signs, rows.weights)
         limits: dict[str, Any] = {"max_rounds": self.max_rounds, "num_rounds": self.num_rounds}

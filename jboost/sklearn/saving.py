@@ -16,8 +16,8 @@ from jboost.example_weights import ExampleWeightModel
 from jboost.sklearn import boosters, calibration, rule_models, stored
 from jboost.sklearn.base import VoteClassifier
 from jboost.sklearn.example_weights import ExampleWeightsClassifier, PointsVote
-from jboost.sklearn.features import Features
-from jboost.sklearn.votes import Constant, Vote
+from jboost.sklearn.features import FeatureMap
+from jboost.sklearn.votes import ClassVote, Constant
 
 _ESTIMATORS: dict[str, type[VoteClassifier]] = {
     kind.__name__: kind
@@ -150,19 +150,19 @@ def _read(entry: dict[str, Any], num_features: int) -> Any:
     ensemble = entry["ensemble"]
     stored.expect(isinstance(ensemble, Ensemble), "ensemble")
     num_rounds, status = (int(count) for count in np.asarray(entry["counts"]))
-    return Vote(seen, ensemble, None, num_rounds, status)
+    return ClassVote(seen, ensemble, None, num_rounds, status)
 
 
-def _features(entry: dict[str, Any], num_features: int) -> Features:
+def _features(entry: dict[str, Any], num_features: int) -> FeatureMap:
     binarizer = entry["binarizer"]
     stored.expect(isinstance(binarizer, Binarizer), "binarizer")
     stored.expect(len(binarizer.names) == len(binarizer.categories) == num_features, "binarizer")
     plain = tuple(int(column) for column in np.asarray(entry["plain"]))
     stored.expect(all(0 <= column < num_features for column in plain), "plain")
-    return Features(plain, binarizer)
+    return FeatureMap(plain, binarizer)
 
 
-def _points_model(model: Any, seen: Features) -> ExampleWeightModel:
+def _points_model(model: Any, seen: FeatureMap) -> ExampleWeightModel:
     """The model, with its arrays on the host. `jboost.files` has checked them."""
     stored.expect(isinstance(model, ExampleWeightModel), "model")
     model = jax.tree.map(np.asarray, model)

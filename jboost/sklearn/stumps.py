@@ -17,12 +17,12 @@ from jboost.base import boosting, devices
 from jboost.base.padding import stack_datasets
 from jboost.base.types import Dataset
 from jboost.sklearn import features, parameters
-from jboost.sklearn.base import Side
-from jboost.sklearn.features import Features, padded_rows
-from jboost.sklearn.tables import Rows
-from jboost.sklearn.votes import Constant, Vote, of_fit
+from jboost.sklearn.base import OneAgainstRest
+from jboost.sklearn.features import FeatureMap, padded_rows
+from jboost.sklearn.tables import LabelledRows
+from jboost.sklearn.votes import ClassVote, Constant, of_fit
 from jboost.sklearn.warm_starts import WarmStartClassifier
-from jboost.sklearn.watch import Watch
+from jboost.sklearn.watch import FitWatch
 
 _MOST_DEPTH = 10  # of `jboost.learners.trees`
 # The work of a tree of depth 2 grows with the square of the number of columns, so that they are
@@ -63,7 +63,7 @@ class StumpsClassifier(WarmStartClassifier):
     validation_fraction: float
     n_iter_no_change: int
 
-    def prepare(self, rows: Rows, signs: np.ndarray) -> tuple[Features, Dataset]:
+    def prepare(self, rows: LabelledRows, signs: np.ndarray) -> tuple[FeatureMap, Dataset]:
         """The features of training rows, and the data set that the booster is called with."""
         seen = features.numbers_and_bits(rows, self._names(), self.categorical)
         width = None  # predictions have the padded size
@@ -97,7 +97,9 @@ class StumpsClassifier(WarmStartClassifier):
     def _boost(self, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The module of the booster, and the options of its `init` and `fit`."""
 
-    def _fit_votes(self, sides: Sequence[Side], options: dict[str, Any], watch: Watch) -> list[Any]:
+    def _fit_votes(
+        self, sides: Sequence[OneAgainstRest], options: dict[str, Any], watch: FitWatch
+    ) -> list[Any]:
         """One vote for each side. On an accelerator all are fitted by one vmapped call, unless
         something must happen between the rounds: there many fits take as long as one. On a CPU they
         follow each other, which takes 1 to 4 times less time and shares one program.
@@ -111,7 +113,9 @@ class StumpsClassifier(WarmStartClassifier):
             Constant(float(side.signs[0])) if side.is_constant else next(together) for side in sides
         ]
 
-    def _fit_together(self, sides: Sequence[Side], options: dict[str, Any]) -> list[Vote]:
+    def _fit_together(
+        self, sides: Sequence[OneAgainstRest], options: dict[str, Any]
+    ) -> list[ClassVote]:
         """The votes of several sides, each with rows of both signs, by one vmapped call."""
         booster, options = self._boost(options | {"max_rounds": self.max_rounds})
         seen, datasets = zip(*(self.prepare(*side) for side in sides), strict=True)
@@ -126,8 +130,8 @@ class StumpsClassifier(WarmStartClassifier):
         ]
 
     def _fit_vote(
-        self, rows: Rows, signs: np.ndarray, options: dict[str, Any], watch: Watch
-    ) -> Vote:
+        self, rows: LabelledRows, signs: np.ndarray, options: dict[str, Any], watch: FitWatch
+    ) -> ClassVote:
         # without a key, which stumps and trees do not use
         booster, options = self._boost(options | {"max_rounds": self.max_rounds})
         if self.early_stopping:
@@ -138,8 +142,13 @@ class StumpsClassifier(WarmStartClassifier):
         return of_fit(self._resumed(booster.__name__, described, dataset, watch, fit), seen)
 
     def _stopped_early(
-        self, rows: Rows, signs: np.ndarray, booster: Any, options: dict[str, Any], watch: Watch
-    ) -> Vote:
+        self,
+        rows: LabelledRows,
+        signs: np.ndarray,
+        booster: Any,
+        options: dict[str, Any],
+        watch: FitWatch,
+    ) -> ClassVote:
         """The vote of the round of least error on held-out rows."""
         if np.bincount(signs + 1)[[0, 2]].min() < 2:
             raise ValueError(

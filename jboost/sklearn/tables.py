@@ -22,7 +22,7 @@ from jboost.data.binarization import Binarizer
 _MOST_WEIGHT = 1e30  # of weights that are used as they are; far from the largest float32, 3e38
 
 
-class Rows(NamedTuple):
+class LabelledRows(NamedTuple):
     """Labelled training rows."""
 
     table: np.ndarray  # [r, n] float64, or objects where a column holds text
@@ -33,9 +33,9 @@ class Rows(NamedTuple):
         """+1 for the class of this index, -1 for the others, [r]."""
         return np.where(self.codes == positive, 1, -1)
 
-    def among(self, keep: np.ndarray) -> Rows:
+    def among(self, keep: np.ndarray) -> LabelledRows:
         """The rows at these indices, or where a mask is True."""
-        return Rows(self.table[keep], self.codes[keep], self.weights[keep])
+        return LabelledRows(self.table[keep], self.codes[keep], self.weights[keep])
 
 
 def read_training(
@@ -80,7 +80,7 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> np.ndarray:
     return _with_numbers(table)
 
 
-def merge(table: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Rows:
+def merge(table: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> LabelledRows:
     """The rows of positive weight, sorted, equal rows of one class as one of the sum of weights.
 
     >>> import numpy as np
@@ -99,14 +99,14 @@ def merge(table: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Rows:
         _order_preserving(keys), axis=0, return_index=True, return_inverse=True
     )
     sums = np.bincount(group.reshape(-1), weights=weights, minlength=len(first))
-    return Rows(table[first], codes[first], sums)
+    return LabelledRows(table[first], codes[first], sums)
 
 
-def sort(table: np.ndarray, codes: np.ndarray) -> Rows:
+def sort(table: np.ndarray, codes: np.ndarray) -> LabelledRows:
     """All rows, sorted, each with the weight 1."""
     keys = np.column_stack([_numbers(table) + 0.0, codes.astype(np.float64)])
     order = np.lexsort(keys.T[::-1])
-    return Rows(table[order], codes[order], np.ones(len(order)))
+    return LabelledRows(table[order], codes[order], np.ones(len(order)))
 
 
 def class_weights(

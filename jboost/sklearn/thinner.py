@@ -28,7 +28,7 @@ _INNER = "estimator"  # its name in metadata routing
 _LEAST_MEMBERS = 32  # padded numbers of members: programs are shared among few of them
 
 
-class MarginCertificate(NamedTuple):
+class ThinnedCertificate(NamedTuple):
     """The bounds of the largest soft margin over all votes of the members."""
 
     lower_bound: float  # of the returned votes
@@ -128,7 +128,7 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.coefficients_ = _votes_of(found, margins.shape[1])
         self.kept_ = np.flatnonzero(self.coefficients_)
         self.status_ = int(found.status)
-        self.certificate_ = MarginCertificate(
+        self.certificate_ = ThinnedCertificate(
             float(found.lower_bound),
             float(found.upper_bound),
             np.asarray(found.example_weights)[: len(margins)],

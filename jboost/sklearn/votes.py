@@ -12,7 +12,7 @@ import numpy as np
 from jboost.base.boosting import Ensemble, Fit
 from jboost.base.predict import predict_scores
 from jboost.learners.monomials import Monomial
-from jboost.sklearn.features import Features, padded_rows
+from jboost.sklearn.features import FeatureMap, padded_rows
 
 # Rows whose features and outputs are in memory at a time. A round number; not tuned.
 _ROWS_AT_ONCE = 1 << 16
@@ -20,10 +20,10 @@ _scores = jax.jit(predict_scores)
 
 
 @dataclasses.dataclass(frozen=True)
-class Vote:
+class ClassVote:
     """A vote whose score is positive for one class."""
 
-    features: Features
+    features: FeatureMap
     ensemble: Ensemble  # of NumPy arrays
     certificate: Any
     num_rounds: int
@@ -79,10 +79,12 @@ def _pad_rows(matrix: np.ndarray) -> np.ndarray:
     return np.pad(matrix, ((0, padded_rows(len(matrix)) - len(matrix)), (0, 0)))
 
 
-def of_fit(fit: Fit, features: Features) -> Vote:
+def of_fit(fit: Fit, features: FeatureMap) -> ClassVote:
     """The vote of a fit, with its arrays on the host."""
     host = jax.tree.map(np.asarray, jax.device_get(fit))
-    return Vote(features, host.ensemble, host.certificate, int(host.num_rounds), int(host.status))
+    return ClassVote(
+        features, host.ensemble, host.certificate, int(host.num_rounds), int(host.status)
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from jboost.base.types import Dataset
 from jboost.checkpoints import fingerprint
 from jboost.sklearn import parameters
 from jboost.sklearn.base import RuleVoteClassifier
-from jboost.sklearn.watch import Watch
+from jboost.sklearn.watch import FitWatch
 
 
 class WarmStartClassifier(RuleVoteClassifier):
@@ -45,7 +45,7 @@ class WarmStartClassifier(RuleVoteClassifier):
         algorithm: str,
         options: dict[str, Any],
         dataset: Dataset,
-        watch: Watch,
+        watch: FitWatch,
         fit: Callable[..., Fit],
     ) -> Fit:
         """Calls `fit(on_step=, initial=)`, with the state of an earlier fit of the same rows and

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 
-class Clock:
+class FitClock:
     """A time limit that is shared among the fits of several votes.
 
     Args:
@@ -40,7 +40,7 @@ class Clock:
         self._num_fits -= 1
 
 
-class Watch(Clock):
+class FitWatch(FitClock):
     """Ends a fit when its time is over or a callback asks for it.
 
     Args:

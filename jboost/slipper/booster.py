@@ -17,10 +17,10 @@ from jboost.base.types import Array, Dataset
 from jboost.losses import ExponentialLoss
 from jboost.slipper.rules import confidence
 
-__all__ = ["Memory", "Slipper", "finish", "step"]
+__all__ = ["Slipper", "SlipperMemory", "finish", "step"]
 
 
-class Memory(NamedTuple):
+class SlipperMemory(NamedTuple):
     """The state of SLIPPER between rounds."""
 
     loss: ExponentialLoss
@@ -45,7 +45,7 @@ class Slipper(boosting.Booster):
         """The state without votes, under the user's weights."""
         certificate = losses.certify_nothing_voted(dataset)
         weights = certificate.example_weights
-        memory = Memory(
+        memory = SlipperMemory(
             losses.start_exponential(dataset),
             weights,
             jnp.zeros_like(weights),
@@ -54,7 +54,7 @@ class Slipper(boosting.Booster):
         return boosting.before_first_round(memory, weights, certificate, capacity)
 
     def absorb(
-        self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
+        self, memory: SlipperMemory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble
     ) -> Absorbed:
         """One round: the confidence of the rule of least normaliser, and the next weights."""
         weights, signs = memory.weights, boosting.signs(dataset)
@@ -74,7 +74,7 @@ class Slipper(boosting.Booster):
         bound, next_weights = losses.mean_exponential(loss), losses.example_weights(loss)
         num_rounds = memory.num_rounds + 1
         return Absorbed(
-            memory=Memory(loss, next_weights, margins, num_rounds),
+            memory=SlipperMemory(loss, next_weights, margins, num_rounds),
             example_weights=next_weights,
             slots=jnp.where(jnp.arange(len(right)) == best, slot, ensemble.votes.shape[0]),
             votes=ensemble.votes.at[slot].add(vote, mode="drop"),

@@ -44,7 +44,7 @@ class RoundsState(NamedTuple):
 _CHECKED = (*Dataset._fields, "learner", "key")
 
 
-class _Folds(NamedTuple):
+class _RoundFolds(NamedTuple):
     """The folds between two rounds; of a single fold if without the leading axis."""
 
     is_held: Array  # [F, m] bool
@@ -201,7 +201,7 @@ def _drive(
 @functools.partial(devices.host_jit, static_argnames=("max_rounds", "num_folds"))
 def _begin_all(
     learner: Any, dataset: Dataset, key: Array, *, max_rounds: int, num_folds: int
-) -> tuple[_Folds, Array]:
+) -> tuple[_RoundFolds, Array]:
     """The folds before the first round, and the weights [m] of the errors."""
     begin = functools.partial(_begin, learner, dataset, max_rounds=max_rounds)
     first = jax.vmap(begin)(*_draw_folds(dataset, key, num_folds))
@@ -209,7 +209,9 @@ def _begin_all(
 
 
 @devices.host_jit
-def _advance_all(fold: _Folds, dataset: Dataset, weights: Array) -> tuple[_Folds, Array, Array]:
+def _advance_all(
+    fold: _RoundFolds, dataset: Dataset, weights: Array
+) -> tuple[_RoundFolds, Array, Array]:
     """All folds after one more round, their error [], and the status []."""
     fold, errors = jax.vmap(lambda one: _advance(one, dataset, weights))(fold)
     is_bad = jax.vmap(lambda one: _is_bad(one, dataset))(fold)
@@ -231,16 +233,16 @@ def _without(dataset: Dataset, is_held: Array) -> Dataset:
 
 def _begin(
     learner: Any, dataset: Dataset, is_held: Array, key: Array, *, max_rounds: int
-) -> _Folds:
+) -> _RoundFolds:
     """A fold before the first round."""
     booster = Slipper(jnp.asarray(max_rounds, jnp.int32))
     part = _without(dataset, is_held)
     state = boosting.begin(booster, learner, part, key=key, max_rounds=max_rounds)
     scores = jnp.zeros_like(boosting.initial_distribution(dataset))
-    return _Folds(is_held, state, scores)
+    return _RoundFolds(is_held, state, scores)
 
 
-def _advance(fold: _Folds, dataset: Dataset, weights: Array) -> tuple[_Folds, Array]:
+def _advance(fold: _RoundFolds, dataset: Dataset, weights: Array) -> tuple[_RoundFolds, Array]:
     """A fold after one more round, and its error, the misclassified part of the held-out weight."""
     before, learner = fold.state, fold.state.ensemble.learner
     # `step` is not used: its branch would execute both sides under vmap, and JAX does not support
@@ -258,10 +260,10 @@ def _advance(fold: _Folds, dataset: Dataset, weights: Array) -> tuple[_Folds, Ar
     )
     scores = fold.scores + change[slot, 0] * said
     is_wrong = (jnp.where(scores > 0, 1, -1) != jnp.sign(dataset.labels)) & fold.is_held
-    return _Folds(fold.is_held, state, scores), jnp.sum(jnp.where(is_wrong, weights, 0.0))
+    return _RoundFolds(fold.is_held, state, scores), jnp.sum(jnp.where(is_wrong, weights, 0.0))
 
 
-def _is_bad(fold: _Folds, dataset: Dataset) -> Array:
+def _is_bad(fold: _RoundFolds, dataset: Dataset) -> Array:
     """Whether the fit of a fold has values that are not allowed, [] bool."""
     is_some = jnp.any(_without(dataset, fold.is_held).mask)
     return (fold.state.status == int(Status.INVALID_INPUT)) & is_some

@@ -22,7 +22,7 @@ import jboost
 from jboost import cli, drive, files
 from jboost.cli import devices, options, programs, resolution
 from jboost.cli import evaluate as evaluate_module
-from jboost.cli.inputs import Examples
+from jboost.cli.inputs import HostExamples
 from jboost.cli.pair import method as solve
 from jboost.data import classifiers
 from jboost.pair.types import Separator
@@ -234,7 +234,7 @@ def test_nothing_loses_less_than_the_optimal_combination(size, choices):
             if seed % 2
             else generator.uniform(0.1, 1, size=size)
         )
-        examples = Examples(
+        examples = HostExamples(
             *(part.astype(settings.precision) for part in (points, labels, weights))
         )
         separator = solver(examples)

@@ -97,7 +97,7 @@ def test_ctrl_c_in_the_choice_of_nu_does_not_end_the_fit(run, monkeypatch):
     def interrupted(source, settings, *, on_step):
         signal.raise_signal(signal.SIGINT)
         assert not on_step([], "")
-        return nu_choice.Choice(0.3)
+        return nu_choice.ChosenNu(0.3)
 
     monkeypatch.setattr(nu_choice, "choose", interrupted)
     fit = ("fit", *DATA, "--method", "lpboost", *QUICK, "--time-limit", "1000")
@@ -229,7 +229,7 @@ def test_the_choice_of_nu_sees_training_rows_alone(run, monkeypatch):
 
     def choose(source, settings):
         seen.append(np.stack([source.table.numeric[name] for name in "abc"], axis=1))
-        return nu_choice.Choice(0.5)
+        return nu_choice.ChosenNu(0.5)
 
     monkeypatch.setattr(nu_choice, "choose", choose)
     settings = settings_of(method="lpboost", folds=2)
@@ -350,10 +350,10 @@ def test_ctrl_c_ends_the_choice_with_what_was_tried(hard, monkeypatch):
     ],
 )
 def test_a_vote_that_says_nothing_is_not_called_optimal_alone(bounds, loss, reasons):
-    examples = inputs.Examples(np.zeros((5, 1)), np.array([1, 1, -1, -1, -1.0]), np.ones(5))
+    examples = inputs.HostExamples(np.zeros((5, 1)), np.array([1, 1, -1, -1, -1.0]), np.ones(5))
     settings = settings_of(method="lpboost")
     found = boost_fit._assess(
-        bounds, [{"training": {"rate": loss}}], examples, nu_choice.Choice(0.1), settings
+        bounds, [{"training": {"rate": loss}}], examples, nu_choice.ChosenNu(0.1), settings
     )
     assert found["says_something"] == (not reasons)
     assert all(reason in "; ".join(found["reasons"]) for reason in reasons)
@@ -379,7 +379,7 @@ def test_a_vote_that_says_nothing_is_not_called_optimal_alone(bounds, loss, reas
         assert found["remedy"] is None
     tried = ({"says_something": False},)
     exhausted = boost_fit._assess(
-        bounds, [{"training": {"rate": loss}}], examples, nu_choice.Choice(0.8, tried), settings
+        bounds, [{"training": {"rate": loss}}], examples, nu_choice.ChosenNu(0.8, tried), settings
     )
     assert exhausted["remedy"] == (
         "another --learner or other columns: no tried nu has a soft margin above the tolerance"

@@ -15,7 +15,7 @@ from command_line import run_in
 from jboost import example_weights, files, kernels
 from jboost.cli import resolution
 from jboost.cli.example_weights import method
-from jboost.cli.inputs import Examples
+from jboost.cli.inputs import HostExamples
 from jboost.report import example_weights as report_module
 
 ROWS = 32
@@ -254,7 +254,7 @@ def test_columns_whose_distances_overflow_are_named(dtype, size):
 
 
 def test_more_folds_than_rows_are_refused():
-    examples = Examples(np.zeros((6, 1)), np.array([1.0, 1, 1, 1, -1, -1]), np.ones(6))
+    examples = HostExamples(np.zeros((6, 1)), np.array([1.0, 1, 1, 1, -1, -1]), np.ones(6))
     with pytest.raises(
         ValueError,
         match=(
@@ -284,7 +284,7 @@ def test_cv_stands_for_multiples_of_one_over_the_rows():
 
 def test_a_choice_of_the_penalty_that_is_ended_early_says_so(monkeypatch):
     examples, rates = (
-        Examples(np.zeros((6, 1)), np.array([1.0, 1, 1, -1, -1, -1]), np.ones(6)),
+        HostExamples(np.zeros((6, 1)), np.array([1.0, 1, 1, -1, -1, -1]), np.ones(6)),
         np.array([0.5, 0.25, 0.0]),
     )
     settings = settings_of(penalty=(0.2, 0.4, 0.8), folds=2)
@@ -351,7 +351,7 @@ def test_validation_holds_out_a_share_of_each_class(monkeypatch):
     settings = settings_of(penalty=(0.1, 0.2), validation=0.25)
     chosen = np.arange(ROWS) < 24
     with pytest.raises(ValueError, match="seen"):
-        method.choose(Examples(points, labels, np.ones(ROWS)), chosen, settings)
+        method.choose(HostExamples(points, labels, np.ones(ROWS)), chosen, settings)
     held_out = asked["held_out"]
     assert held_out.dtype == bool
     assert not held_out[24:].any()
@@ -359,4 +359,4 @@ def test_validation_holds_out_a_share_of_each_class(monkeypatch):
     assert held_out[:24][labels[:24] < 0].sum() == 3
     few = np.arange(ROWS) < 4
     with pytest.raises(ValueError, match=r"validation is 0\.25: of the 2 rows of class -1"):
-        method.choose(Examples(points, labels, np.ones(ROWS)), few, settings)
+        method.choose(HostExamples(points, labels, np.ones(ROWS)), few, settings)

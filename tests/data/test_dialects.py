@@ -11,7 +11,7 @@ import polars
 import pytest
 
 from jboost.data import dates, readers
-from jboost.data.kinds import Kind
+from jboost.data.kinds import ColumnKind
 from jboost.data.readers import Reading
 
 NAN = math.nan
@@ -599,7 +599,7 @@ def test_rows_keep_their_place(tmp_path):
     rows = new_rows(
         tmp_path,
         "who,v,w\na,1,x\n\nb,2\nc,3,y,z\n\nd,4,\n\n\n",
-        {"v": Kind("number")},
+        {"v": ColumnKind("number")},
         reading=Reading(id="who"),
     )
     assert rows.is_usable.tolist() == [True, False, False, False, False, True]
@@ -622,18 +622,20 @@ def test_rows_keep_their_place(tmp_path):
 
 
 def test_other_columns_do_not_matter(tmp_path):
-    rows = new_rows(tmp_path, "v,w,w,\n1,inf,x,2\n2,,5%,\n", {"v": Kind("number")})
+    rows = new_rows(tmp_path, "v,w,w,\n1,inf,x,2\n2,,5%,\n", {"v": ColumnKind("number")})
     assert rows.table.numeric["v"].tolist() == [1, 2]
     with pytest.raises(ValueError, match="two columns are named 'w'"):
-        new_rows(tmp_path, "v,w,w\n1,2,3\n", {"w": Kind("number")})
+        new_rows(tmp_path, "v,w,w\n1,2,3\n", {"w": ColumnKind("number")})
     with pytest.raises(ValueError, match="has column names but no rows"):
-        new_rows(tmp_path, "v,w\n\n", {"v": Kind("number")})
+        new_rows(tmp_path, "v,w\n\n", {"v": ColumnKind("number")})
     with pytest.raises(ValueError, match="there is no column 'z'"):
-        new_rows(tmp_path, "v,w\n1,2\n", {"z": Kind("number")})
+        new_rows(tmp_path, "v,w\n1,2\n", {"z": ColumnKind("number")})
 
 
 def test_unseen_categories_are_counted(tmp_path):
-    rows = new_rows(tmp_path, "v\nred\n7\nviolet\n7\n?\n", {"v": Kind("text", categories=("red",))})
+    rows = new_rows(
+        tmp_path, "v\nred\n7\nviolet\n7\n?\n", {"v": ColumnKind("text", categories=("red",))}
+    )
     assert rows.table.categorical["v"].tolist() == ["red", "7", "violet", "7", None]
     assert rows.notes == (
         (
@@ -647,14 +649,14 @@ def test_unseen_categories_are_counted(tmp_path):
     ("kind", "cell", "message"),
     [
         (
-            Kind("number"),
+            ColumnKind("number"),
             "x",
             "column 'v' is not numeric: row 2 holds 'x' (line 3); a number is expected",
         ),
-        (Kind("number"), "5%", "column 'v' is not numeric: row 2 holds '5%' (line 3)"),
-        (Kind("number"), "inf", "column 'v' holds inf in row 2 (line 3): it is infinite"),
+        (ColumnKind("number"), "5%", "column 'v' is not numeric: row 2 holds '5%' (line 3)"),
+        (ColumnKind("number"), "inf", "column 'v' holds inf in row 2 (line 3): it is infinite"),
         (
-            Kind("percent"),
+            ColumnKind("percent"),
             "5",
             (
                 "column 'v' holds 5 in row 2 (line 3): a percentage such as 5% is expected, as in"
@@ -662,17 +664,17 @@ def test_unseen_categories_are_counted(tmp_path):
             ),
         ),
         (
-            Kind("truth"),
+            ColumnKind("truth"),
             "maybe",
             "column 'v' holds maybe in row 2 (line 3): true or false is expected",
         ),
         (
-            Kind("date", order=dates.YEAR_FIRST),
+            ColumnKind("date", order=dates.YEAR_FIRST),
             "1.2.2024",
             "column 'v' holds 1.2.2024 in row 2 (line 3): a date (year first) is expected",
         ),
         (
-            Kind("grouped", group="'"),
+            ColumnKind("grouped", group="'"),
             "1,200",
             "column 'v' holds 1,200 in row 2 (line 3): a number such as 1'200 is expected",
         ),
@@ -695,13 +697,13 @@ def test_new_rows_are_read_as_the_training_data(tmp_path):
     )
     (tmp_path / "new.csv").write_bytes("who;v\n% c\né;1.200\nb;None\n".encode("cp1252"))
     rows = readers.read_new_rows(
-        tmp_path / "new.csv", {"v": Kind("grouped", group=".")}, like=trained
+        tmp_path / "new.csv", {"v": ColumnKind("grouped", group=".")}, like=trained
     )
     np.testing.assert_array_equal(rows.table.numeric["v"], [1200, NAN])
     assert rows.ids == ("é", "b")
-    assert new_rows(tmp_path, "v\n1\n", {"v": Kind("number")}, like=trained).ids is None
+    assert new_rows(tmp_path, "v\n1\n", {"v": ColumnKind("number")}, like=trained).ids is None
     with pytest.raises(ValueError, match="there is no column 'who'"):
-        new_rows(tmp_path, "v\n1\n", {"v": Kind("number")}, reading=Reading(id="who"))
+        new_rows(tmp_path, "v\n1\n", {"v": ColumnKind("number")}, reading=Reading(id="who"))
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ def test_the_proof_can_be_worked_out_anew(max_rounds):
 
 def random_problem(rng, num_columns=12, num_examples=20):
     outputs = rng.integers(-1, 2, (num_columns, num_examples)).astype(np.float32)
-    return local_search.Instance(
+    return local_search.VoteInstance(
         jnp.asarray(outputs),
         jnp.asarray(rng.integers(1, 4, num_examples).astype(np.float32)),
         jnp.asarray(rng.random(num_columns).astype(np.float32)),
@@ -273,7 +273,7 @@ def test_coefficients_of_many_columns_are_not_negative():
     than itself to be taken off.
     """
     size = 30_000
-    instance = local_search.Instance(
+    instance = local_search.VoteInstance(
         jnp.ones((size, 1)), jnp.ones(1), jnp.zeros(size), jnp.ones(size, bool), jnp.asarray(0.5)
     )
     coefficients = np.asarray(local_search.evaluate(instance, jnp.ones(size)).coefficients)
@@ -312,7 +312,7 @@ def test_a_literal_stands_for_the_opposite_one_and_a_better_one_for_a_worse():
     worse = np.array([1, 1, 0, 0, 0, 0, 0, 0.0])
     outputs = np.array([np.ones(8), -np.ones(8), bits, bits - 1, worse]).astype(np.float32)
     costs = jnp.array([0, 0, 0.5, 0.5, 0.5])
-    instance = local_search.Instance(
+    instance = local_search.VoteInstance(
         jnp.asarray(outputs * labels), jnp.ones(8), costs, jnp.ones(5, bool), jnp.asarray(0.1)
     )
     solve = jax.jit(
@@ -745,7 +745,7 @@ def test_what_hypotheses_are_paid_for_cuts_that_either_end_serves(answers):
     margins = outputs * labels[:, None]
     one, other = margins[pairs[:, 0]], margins[pairs[:, 1]]
     served = duals @ ((np.maximum(one, other) == 1) & (np.minimum(one, other) >= 0))
-    priced = pricing.Duals(jnp.zeros(8), jnp.asarray(pairs), jnp.asarray(duals))
+    priced = pricing.PricingDuals(jnp.zeros(8), jnp.asarray(pairs), jnp.asarray(duals))
     matrix = pricing.pair_matrix(priced, True, 0 not in answers)
     paid = prices.worth(
         jnp.asarray(outputs), jnp.asarray(labels), jnp.zeros(8), matrix, jnp.zeros(20)
@@ -974,7 +974,7 @@ def test_pricing_of_short_monomials_makes_no_matrix_of_all_pairs():
 
     def price(features, labels, weights):
         state = learner.init(None, jboost.make_dataset(features, labels))
-        duals = pricing.Duals(weights, jnp.zeros((50, 2), jnp.int32), jnp.zeros((50,)))
+        duals = pricing.PricingDuals(weights, jnp.zeros((50, 2), jnp.int32), jnp.zeros((50,)))
         return pricing.solve(learner, state, duals, None, jnp.zeros((), bool)).upper_bound
 
     closed = jax.make_jaxpr(price)(features, column, column)

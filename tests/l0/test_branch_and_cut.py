@@ -333,7 +333,7 @@ def test_the_best_pair_is_the_best_of_all_pairs():
             random.random(6).astype(np.float32),
         )
         is_column, margin = random.random(6) < 0.6, np.float32(random.choice([0.2, 0.5, 0.6, 1.0]))
-        found = find(local_search.Instance(margins, weights, costs, is_column, margin))
+        found = find(local_search.VoteInstance(margins, weights, costs, is_column, margin))
         losses = {
             pair: costs[list(pair)].sum() + weights[margins[list(pair)].mean(axis=0) < margin].sum()
             for pair in itertools.combinations(np.flatnonzero(is_column).tolist(), 2)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jboost.l0.branch_and_cut import branching, cutting, node_program, row_cuts
-from jboost.l0.branch_and_cut.domains import Simplex
+from jboost.l0.branch_and_cut.domains import SimplexDomain
 from jboost.l0.branch_and_cut.node_program import NO, OPEN, YES
 from jboost.l0.relaxation import cut_rows
 from jboost.l0.relaxation.instance import make_instance
@@ -70,7 +70,7 @@ def pools(seed, count):
     )
 
     def make(*data):
-        return node_program.make_pool(make_instance(*data, either=True)[0], Simplex())
+        return node_program.make_pool(make_instance(*data, either=True)[0], SimplexDomain())
 
     return jax.jit(jax.vmap(make))(*data)
 
@@ -267,7 +267,7 @@ def test_what_duals_prove_holds_of_all_points_of_the_node():
             pool,
             cuts,
             decisions,
-            node_program.Duals(jnp.where(pool.instance.weights > 0, w, 0.0), s, v),
+            node_program.NodeDuals(jnp.where(pool.instance.weights > 0, w, 0.0), s, v),
         )
 
     proofs = jax.device_get(prove(pool, stacked, rows, is_in_use, w, s, v))
@@ -354,7 +354,7 @@ def test_splits_are_the_hypotheses_that_tell_the_same_examples_apart():
         jnp.asarray(0.5),
     )
     pool = jax.jit(
-        lambda *data: node_program.make_pool(make_instance(*data, either=True)[0], Simplex())
+        lambda *data: node_program.make_pool(make_instance(*data, either=True)[0], SimplexDomain())
     )(*data)
     alone = len(pool.splits)
     split = pool.split_of[1]

@@ -451,7 +451,7 @@ def test_master_of_few_cuts_does_not_depend_on_the_capacity() -> None:
     for capacity in (3, 8, 16):  # three cuts are few in the last one alone
         spare = capacity - 3
         first, second = (np.pad(part, (0, spare)) for part in ends.T)
-        program = master.Program(
+        program = master.MasterProgram(
             jnp.asarray(margins),
             jnp.asarray(np.pad(serves, ((0, spare), (0, 0)))),
             jnp.asarray(first),
@@ -464,7 +464,7 @@ def test_master_of_few_cuts_does_not_depend_on_the_capacity() -> None:
             jnp.ones(5, bool),
             jnp.asarray(0.3),
         )
-        start = master.Point(*(jnp.zeros(size) for size in (7, 5, 6, 6, capacity)))
+        start = master.MasterIterate(*(jnp.zeros(size) for size in (7, 5, 6, 6, capacity)))
         point = master.improve(program, start, jnp.ones(()), jnp.asarray(40))
         assert np.asarray(point.pair_weights)[:3].sum() > 0
         found.append(np.concatenate([*point[:4], point.pair_weights[:3]]))
@@ -483,7 +483,7 @@ def test_master_of_few_columns_does_not_depend_on_the_capacity() -> None:
     for num_cuts in (2, 8):  # two cuts are few
         for capacity in (5, 12, 20):  # five columns are few in the last one alone
             spare, is_cut = capacity - 5, np.arange(8) < num_cuts
-            program = master.Program(
+            program = master.MasterProgram(
                 np.pad(margins, ((0, 0), (0, spare))),
                 np.pad(serves * is_cut[:, None], ((0, 0), (0, spare))),
                 np.where(is_cut, first, 0).astype(np.int32),
@@ -497,7 +497,7 @@ def test_master_of_few_columns_does_not_depend_on_the_capacity() -> None:
                 np.asarray(0.3, np.float32),
             )
             sizes = (capacity + 2, capacity, 6, 6, 8)
-            start = master.Point(*(np.zeros(size, np.float32) for size in sizes))
+            start = master.MasterIterate(*(np.zeros(size, np.float32) for size in sizes))
             point = master.improve(program, start, np.ones((), np.float32), np.asarray(40))
             parts = [np.delete(point.coefficients, np.s_[5:capacity]), point.extra[:5], *point[2:]]
             assert parts[-1].sum() > 0
@@ -588,7 +588,7 @@ def test_exchanges_go_on_to_the_next_rule_where_one_is_best_as_it_is() -> None:
     features = rng.integers(0, 2, (60, 5)).astype(np.float32)
     labels = np.where((features[:, 0] == 1) | (features[:, 1] * features[:, 2] == 1), 1, -1)
     made, _ = table.make_table(make(features, labels), jboost.learners.monomials(2), 1.0)
-    rules = greedy.refit(made, greedy.Rules(np.array([0, 1]), np.zeros(2), 0.0, np.inf))
+    rules = greedy.refit(made, greedy.GreedyRules(np.array([0, 1]), np.zeros(2), 0.0, np.inf))
     first, second = greedy.exchanges(made, rules)
     assert list(first.columns) == [0, 1]
     assert second.columns[0] == 0

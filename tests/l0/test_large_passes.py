@@ -22,7 +22,7 @@ def random_pairs(seed: int, *, is_either: bool):
         for count in (9, 5)
     ]
     selected = rng.dirichlet(np.ones(6))
-    pairs = separation.Pairs(*sides, rng.choice([-1, 1], 6), selected, is_either)
+    pairs = separation.GroupPairs(*sides, rng.choice([-1, 1], 6), selected, is_either)
     return pairs, *(0.3 * rng.random(len(side.rows)) for side in sides)
 
 

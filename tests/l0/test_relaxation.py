@@ -27,7 +27,7 @@ from jboost.l0.relaxation import (
 )
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.relaxation.instance import make_instance, with_distances
-from jboost.l0.types import Cuts, Dual, Primal
+from jboost.l0.types import CutIndices, Dual, Primal
 from jboost.lp import FirstOrderConfig, InteriorPointConfig
 from oracles import l0 as oracle
 
@@ -328,7 +328,7 @@ def test_certificates_of_random_duals_are_never_wrong():
                 jnp.where(places[:, 2] % 2 == 0, few, many),
                 jnp.where(places[:, 2] % 2 == 0, many, few),
             )
-            cuts = Cuts(
+            cuts = CutIndices(
                 *(jnp.where(there, part, EXAMPLES).astype(jnp.int32) for part in (first, second))
             )
             held = pair_cuts.WorkingSet(capacity).hold(instance, cuts)
@@ -899,7 +899,7 @@ def test_directions_solve_their_system(density, x64, monkeypatch):
         axis=0,
     )
     ends = [np.where(np.arange(held) < 5, size, end) for end in ends]  # slots without a cut
-    known = Cuts(*(jnp.asarray(end, jnp.int32) for end in ends))
+    known = CutIndices(*(jnp.asarray(end, jnp.int32) for end in ends))
     program = system.make_program(instance, known, pair_cuts.rows(instance, known))
     ratio = (
         jnp.asarray(10 ** random.uniform(-3, 3, 3 * columns + 2 * size + held)) * program.is_used

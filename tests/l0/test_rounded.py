@@ -53,7 +53,7 @@ def make_pools(seed, dtype):
 
 def find_all(pools, max_hypotheses):
     def find(margins, weights, costs, is_column, margin, votes):
-        instance = local_search.Instance(margins, weights, costs, is_column, margin)
+        instance = local_search.VoteInstance(margins, weights, costs, is_column, margin)
         return rounded.find(instance, votes, config=jboost.l0.RelaxedConfig(max_hypotheses))
 
     return jax.device_get(jax.jit(jax.vmap(find))(*pools))

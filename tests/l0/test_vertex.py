@@ -15,7 +15,7 @@ from jboost import l0
 from jboost.base.status import Status
 from jboost.l0 import booster
 from jboost.l0.relaxation.instance import make_instance, unordered
-from jboost.l0.types import Cuts
+from jboost.l0.types import CutIndices
 from jboost.l0.votes import vertex
 from oracles import l0 as oracle
 
@@ -44,7 +44,7 @@ def find(outputs, labels, costs, weights, either, config):
     masks = jnp.ones(m, bool), jnp.ones(n, bool)
     margin = jnp.asarray(MARGIN, float)
     instance, _ = make_instance(outputs, labels, costs, weights, *masks, margin, either)
-    nothing = Cuts(jnp.full((1,), m, jnp.int32), jnp.full((1,), m, jnp.int32))
+    nothing = CutIndices(jnp.full((1,), m, jnp.int32), jnp.full((1,), m, jnp.int32))
     found = vertex.find(instance, nothing, jnp.zeros((1,)), config)
     return found, unordered(instance, found.primal.slacks)
 

@@ -13,7 +13,7 @@ import jboost
 from jboost.base.status import Status
 from jboost.pair import BranchAndBoundConfig
 from jboost.pair.branch_and_bound import search, spread
-from jboost.pair.branch_and_bound.cells import Cells, Frontier
+from jboost.pair.branch_and_bound.cells import Frontier, LineCells
 from jboost.pair.branch_and_bound.types import BranchAndBoundState
 from oracles.pair import optimal_pair, random_degenerate_sets
 from placing import mesh_of, put
@@ -77,7 +77,7 @@ def assert_bits(found, expected, case=""):
 
 
 def frontier_of(num_entries, half_width, bound=0):
-    cells = Cells(*(np.zeros(2, dtype) for dtype in (bool, *"fff", *"lll", np.int32)))
+    cells = LineCells(*(np.zeros(2, dtype) for dtype in (bool, *"fff", *"lll", np.int32)))
     return Frontier(
         cells._replace(bound=np.full(2, bound)),
         np.zeros(num_entries, np.int32),

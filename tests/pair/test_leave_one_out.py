@@ -13,7 +13,7 @@ import jboost
 from jboost.base.status import Status
 from jboost.pair import SweepConfig
 from jboost.pair.leave_one_out.near_optimal_lines import holds_gaps
-from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.instance import LineInstance
 from oracles.leave_one_out import leave_one_out
 from oracles.pair import random_degenerate_sets
 
@@ -292,7 +292,9 @@ def test_coordinates_too_far_apart_for_gaps(x64):
             (jnp.array([2.0, 2.0**exponent]), nothing),
         ):
             metric = jnp.stack([x, y])
-            instance = Instance(metric, metric, nothing > 0, nothing > 0, nothing, nothing[0] > 0)
+            instance = LineInstance(
+                metric, metric, nothing > 0, nothing > 0, nothing, nothing[0] > 0
+            )
             assert bool(holds_gaps(instance)) == holds
 
 

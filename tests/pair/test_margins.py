@@ -101,7 +101,7 @@ def steps_of(name, size):
     count = []
 
     def counted(unfinished, step, state):
-        if not isinstance(state, visits._Search):
+        if not isinstance(state, visits._SweepSearch):
             return while_loop(unfinished, step, state)
         last, number = while_loop(
             lambda both: unfinished(both[0]),

@@ -17,7 +17,7 @@ from jboost.cli.inputs import Source
 from jboost.cli.options import Settings
 from jboost.report import boosting, build
 from jboost.report.build import Losses
-from jboost.report.rules import Rule
+from jboost.report.rules import ScoreRule
 
 
 def evaluate_folds(
@@ -60,7 +60,7 @@ def _peer(
     weights: np.ndarray,
     num_features: int,
     settings: Settings,
-) -> Rule:
+) -> ScoreRule:
     """Fits scikit-learn's AdaBoost of stumps to the first features, without the padding."""
     from sklearn.ensemble import AdaBoostClassifier
 
@@ -69,6 +69,6 @@ def _peer(
         warnings.simplefilter("ignore")
         model.fit(points[:, :num_features], labels, sample_weight=weights)
     detail = f"stumps: {boosting.count(len(model.estimators_))}"
-    return Rule(
+    return ScoreRule(
         "scikit-learn AdaBoost", detail, lambda points: model.predict(points[:, :num_features])
     )

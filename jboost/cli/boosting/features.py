@@ -20,7 +20,7 @@ import numpy as np
 from jboost.base import words
 from jboost.cli import bits as bit_module
 from jboost.cli import inputs
-from jboost.cli.inputs import Examples, Source
+from jboost.cli.inputs import HostExamples, Source
 from jboost.cli.option import MONOMIALS, UNCUT
 from jboost.cli.options import Settings
 from jboost.data.binarization import Binarizer
@@ -35,7 +35,7 @@ _PADDED_BY_GAPS = ("stumps", "literals", "trees")
 
 
 @dataclasses.dataclass(frozen=True)
-class Features:
+class TableFeatures:
     """The features of a table: first the unchanged numeric columns, then the bits."""
 
     numeric: tuple[str, ...]  # the columns that are read as numbers
@@ -65,7 +65,7 @@ class Features:
         }
 
 
-def fit(source: Source, settings: Settings) -> Features:
+def fit(source: Source, settings: Settings) -> TableFeatures:
     """Returns the features for the training rows. Raises ValueError if there are none."""
     table, labels = source.table, source.table.labels
     assert labels is not None
@@ -76,7 +76,7 @@ def fit(source: Source, settings: Settings) -> Features:
                 f"{table.source}: no numeric columns, which the learner pool requires: use"
                 " --learner stumps"
             )
-        return Features(
+        return TableFeatures(
             numeric,
             (),
             numeric,
@@ -94,7 +94,9 @@ def fit(source: Source, settings: Settings) -> Features:
     binarizer = bit_module.fit(
         rows, labels, source.weights, names, settings, source=table.source, copies=_COPIES
     )
-    found = Features(numeric, categorical, numeric if settings.cuts == UNCUT else (), binarizer)
+    found = TableFeatures(
+        numeric, categorical, numeric if settings.cuts == UNCUT else (), binarizer
+    )
     if found.size == 0:
         raise ValueError(
             f"{table.source}: no column takes two values on the training rows: provide columns that"
@@ -118,13 +120,15 @@ def left_out_notes(table: Table, settings: Settings) -> tuple[str, ...]:
     )
 
 
-def read_examples(features: Features, source: Source, settings: Settings) -> Examples:
+def read_examples(features: TableFeatures, source: Source, settings: Settings) -> HostExamples:
     """Returns the features, labels and weights in the precision of the settings."""
     matrix = read_features(features, source.table, settings.learner, settings.precision)
     return inputs.cast_examples(matrix, source, settings, may_miss=True)
 
 
-def read_features(features: Features, table: Table, learner: str, precision: str) -> np.ndarray:
+def read_features(
+    features: TableFeatures, table: Table, learner: str, precision: str
+) -> np.ndarray:
     """Returns the features [m, N] of the rows of a table, with NaN for missing values.
 
     Raises:
@@ -142,7 +146,7 @@ def read_features(features: Features, table: Table, learner: str, precision: str
     return np.nan_to_num(matrix, nan=0.0) if learner == "mlp" else matrix
 
 
-def widened(examples: Examples, width: int, learner: str) -> Examples:
+def widened(examples: HostExamples, width: int, learner: str) -> HostExamples:
     """Returns the examples with padding columns appended, so that there are `width` columns.
 
     The padding does not change the result: it is NaN, or 0 for other learners than those of

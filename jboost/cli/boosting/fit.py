@@ -17,14 +17,14 @@ from jboost.base.status import Status
 from jboost.cli import fitting, limits
 from jboost.cli.boosting import features, nu_choice, proof
 from jboost.cli.boosting import method as boost
-from jboost.cli.boosting.nu_choice import Choice
-from jboost.cli.inputs import Examples, Source
+from jboost.cli.boosting.nu_choice import ChosenNu
+from jboost.cli.inputs import HostExamples, Source
 from jboost.cli.option import SOFT_MARGINS
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, TRAINING_ERROR, timed
 from jboost.cli.relaxations import has_soft_margin
 from jboost.report import boosting, build, verdict
-from jboost.report.rules import Rule
+from jboost.report.rules import ScoreRule
 
 _SEEN = ("lower bound", "upper bound over the hypotheses seen")  # of a learner without bounds
 _REFUSED = (Status.INFEASIBLE, Status.INVALID_INPUT)
@@ -101,11 +101,11 @@ def fit(settings: Settings, say: Any) -> None:
     )
 
 
-def _choose(source: Source, seconds: dict[str, float], settings: Settings) -> Choice:
+def _choose(source: Source, seconds: dict[str, float], settings: Settings) -> ChosenNu:
     """Chooses nu by cross-validation if the method has a soft margin and several values."""
     candidates = nu_choice.values(settings)
     if not has_soft_margin(settings) or len(candidates) == 1:
-        return Choice(candidates[0])
+        return ChosenNu(candidates[0])
     with (
         timed(seconds, "choice of nu"),
         limits.progress("choice of nu", len(candidates)) as on_step,
@@ -115,13 +115,13 @@ def _choose(source: Source, seconds: dict[str, float], settings: Settings) -> Ch
     return choice
 
 
-def make_rule(fitted: Fit, settings: Settings) -> Rule:
+def make_rule(fitted: Fit, settings: Settings) -> ScoreRule:
     """Returns the ensemble as a rule for the table of losses.
 
     A score of 0 predicts -1, as in `jboost.predict`.
     """
     detail = f"{settings.learner}: {boosting.count(boosting.num_voting(fitted.ensemble))}"
-    return Rule(
+    return ScoreRule(
         settings.method,
         detail,
         lambda points: np.where(
@@ -133,8 +133,8 @@ def make_rule(fitted: Fit, settings: Settings) -> Rule:
 def _assess(
     bounds: Mapping[str, Any],
     losses: build.Losses,
-    examples: Examples,
-    choice: Choice,
+    examples: HostExamples,
+    choice: ChosenNu,
     settings: Settings,
 ) -> dict[str, Any]:
     """Returns the verdict: whether the vote is informative, and what to change if it is not."""
@@ -167,7 +167,7 @@ def _refuse(fitted: Fit, settings: Settings) -> None:
         )
 
 
-def _draw(fitted: Fit, examples: Examples, settings: Settings, folder: Path) -> None:
+def _draw(fitted: Fit, examples: HostExamples, settings: Settings, folder: Path) -> None:
     title = f"{settings.method} of {settings.learner}"
     points, labels, _ = examples.in_float64()
     margins = boost.normalized_margins(

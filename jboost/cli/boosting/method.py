@@ -17,7 +17,7 @@ from jboost.base.boosting import Ensemble, Fit
 from jboost.base.predict import predict_scores
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.cli import checkpointing, limits, sizes
-from jboost.cli.inputs import Examples
+from jboost.cli.inputs import HostExamples
 from jboost.cli.option import ADABOOST, LPBOOST, MONOMIALS, RELAXED_MARGIN
 from jboost.cli.options import Settings
 from jboost.cli.relaxations import Relaxing, relaxing_of
@@ -35,7 +35,7 @@ _TAKES_EMPTY_COLUMNS = ("stumps", "pool")  # a column of zeros changes no result
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class BoostingPlan:
     """The static arguments of a compiled boosting program, besides the shapes of the data."""
 
     method: str
@@ -57,10 +57,10 @@ class Plan:
         )
 
 
-def plan_of(settings: Settings, features: np.ndarray) -> Plan:
+def plan_of(settings: Settings, features: np.ndarray) -> BoostingPlan:
     """Returns the static arguments for the options and for features [..., N] of the rows."""
     is_of_rules = settings.learner == MONOMIALS
-    return Plan(
+    return BoostingPlan(
         settings.method,
         settings.learner,
         settings.max_depth,
@@ -107,7 +107,7 @@ def width_for(num_features: int, learner: str) -> int:
     return sizes.columns(num_features) if learner in _TAKES_EMPTY_COLUMNS else num_features
 
 
-def path(examples: Examples, settings: Settings, nus: tuple[float, ...]) -> list[Fit]:
+def path(examples: HostExamples, settings: Settings, nus: tuple[float, ...]) -> list[Fit]:
     """Returns a fit of LP-Boost for each nu, in one program (`jboost.lpboost.path`)."""
     with jax.enable_x64(settings.precision == "float64"):
         dataset = _padded(examples, np.ones(len(examples.labels), bool), settings)
@@ -123,7 +123,7 @@ def path(examples: Examples, settings: Settings, nus: tuple[float, ...]) -> list
         return padding.unstack(jax.block_until_ready(fits))
 
 
-def _padded(examples: Examples, chosen: np.ndarray, settings: Settings) -> Dataset:
+def _padded(examples: HostExamples, chosen: np.ndarray, settings: Settings) -> Dataset:
     """Returns the data set of the rows where `chosen` [n] is True. Tables of similar size have one
     size.
     """
@@ -134,7 +134,7 @@ def _padded(examples: Examples, chosen: np.ndarray, settings: Settings) -> Datas
     return Dataset(*(jax.numpy.asarray(part) for part in parts))
 
 
-def boost(examples: Examples, chosen: np.ndarray, settings: Settings, nu: float) -> Fit:
+def boost(examples: HostExamples, chosen: np.ndarray, settings: Settings, nu: float) -> Fit:
     """Fits an ensemble to the rows where `chosen` [n] is True.
 
     All masks and all values of nu share one compilation, and so do tables of similar size. The
@@ -160,7 +160,7 @@ def boost(examples: Examples, chosen: np.ndarray, settings: Settings, nu: float)
 
 
 def fit_dataset(
-    plan: Plan, dataset: Dataset, key: Array, nu: ArrayLike, tolerance: ArrayLike
+    plan: BoostingPlan, dataset: Dataset, key: Array, nu: ArrayLike, tolerance: ArrayLike
 ) -> Fit:
     """Fits an ensemble with the booster of a plan. It can be called under a JAX transformation."""
     booster, options = _method_of(plan, key, nu, tolerance)
@@ -169,7 +169,7 @@ def fit_dataset(
 
 
 def _method_of(
-    plan: Plan, key: Array, nu: ArrayLike, tolerance: ArrayLike
+    plan: BoostingPlan, key: Array, nu: ArrayLike, tolerance: ArrayLike
 ) -> tuple[Any, dict[str, Any]]:
     """Returns the module of the method and the keyword arguments of its `init` and `fit`."""
     options: dict[str, Any] = {"key": key, "max_rounds": plan.rounds}

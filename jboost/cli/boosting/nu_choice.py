@@ -34,7 +34,7 @@ from jboost.base.types import Array, Dataset
 from jboost.cli import inputs, sizes
 from jboost.cli.boosting import features
 from jboost.cli.boosting import method as boost
-from jboost.cli.boosting.method import Plan
+from jboost.cli.boosting.method import BoostingPlan
 from jboost.cli.inputs import Source
 from jboost.cli.option import CV, LPBOOST, SOFT_MARGINS
 from jboost.cli.options import Settings
@@ -47,7 +47,7 @@ _STREAM = 2  # random stream of the folds for the choice; `evaluate` uses anothe
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
+class ChosenNu:
     """The chosen nu, and the held-out losses of the candidates."""
 
     nu: float
@@ -68,7 +68,7 @@ class _Fold(NamedTuple):
     held_out: Array  # [m] bool
 
 
-class _Best(NamedTuple):
+class _BestNu(NamedTuple):
     """The state of the search before the next value."""
 
     is_over: Array  # [] bool, True if no smaller nu is tried
@@ -85,7 +85,7 @@ class _Tried(NamedTuple):
     soft_margins: Any  # [F] certified soft margin of the vote
 
 
-def describe(choice: Choice) -> dict[str, Any]:
+def describe(choice: ChosenNu) -> dict[str, Any]:
     """Returns the description of the choice for the report, in types that JSON supports."""
     return {
         "chosen": choice.nu,
@@ -101,7 +101,7 @@ def values(settings: Settings) -> tuple[float, ...]:
     return tuple(sorted(named | set(GRID if CV in settings.nu else ()), reverse=True))
 
 
-def choose(source: Source, settings: Settings, *, on_step: OnStep | None = None) -> Choice:
+def choose(source: Source, settings: Settings, *, on_step: OnStep | None = None) -> ChosenNu:
     """Chooses the nu of smallest mean loss in stratified cross-validation.
 
     Only values with a soft margin above the tolerance on every fold are considered. If there are
@@ -119,7 +119,7 @@ def choose(source: Source, settings: Settings, *, on_step: OnStep | None = None)
     """
     candidates = values(settings)
     if settings.method not in SOFT_MARGINS or len(candidates) == 1:
-        return Choice(candidates[0])
+        return ChosenNu(candidates[0])
     part = source.rows(_drawn(source, settings.seed))
     found = _try_all(_folds(part, settings), candidates, settings, on_step)
     says_something = (found.soft_margins > settings.tolerance).all(axis=1)  # False for NaN
@@ -136,7 +136,7 @@ def choose(source: Source, settings: Settings, *, on_step: OnStep | None = None)
         }
         for index, nu in enumerate(candidates[: len(means)])
     ]
-    return Choice(candidates[best], tuple(table), part.table.num_rows, len(candidates))
+    return ChosenNu(candidates[best], tuple(table), part.table.num_rows, len(candidates))
 
 
 def _drawn(source: Source, seed: int) -> np.ndarray:
@@ -184,7 +184,7 @@ def _try_all(
     found: list[_Tried] = []
     with jax.enable_x64(settings.precision == "float64"):
         dtype = np.dtype(settings.precision)
-        best = _Best(jnp.zeros((), bool), jnp.full((), jnp.inf, dtype), jnp.zeros((), dtype))
+        best = _BestNu(jnp.zeros((), bool), jnp.full((), jnp.inf, dtype), jnp.zeros((), dtype))
         arrays, tolerance, key = (
             _Fold(*(jnp.asarray(leaf) for leaf in folds)),
             jnp.asarray(settings.tolerance, dtype),
@@ -205,8 +205,8 @@ def _try_all(
 
 @functools.partial(jax.jit, static_argnames=("plan",))
 def _walk(
-    plan: Plan, folds: _Fold, nus: Array, best: _Best, tolerance: Array, key: Array
-) -> tuple[_Best, _Tried]:
+    plan: BoostingPlan, folds: _Fold, nus: Array, best: _BestNu, tolerance: Array, key: Array
+) -> tuple[_BestNu, _Tried]:
     """Tries the values one after another, each on all folds.
 
     The folds are batched on accelerators and run one after another on a CPU.
@@ -232,13 +232,13 @@ def _walk(
     def leave_out(nu: Array) -> _Tried:
         return _Tried(*(jnp.full((num_folds,), jnp.nan, nu.dtype) for _ in _Tried._fields))
 
-    def visit(best: _Best, nu: Array) -> tuple[_Best, _Tried]:
+    def visit(best: _BestNu, nu: Array) -> tuple[_BestNu, _Tried]:
         tried = loops.cond(best.is_over, leave_out, try_one, nu)
         mean, has_no_margin = jnp.mean(tried.rates), ~jnp.all(tried.soft_margins > tolerance)
         is_over = best.is_over | has_no_margin | (mean > best.loss + best.spread)
         is_better = ~is_over & (mean < best.loss)
         spread = jnp.std(tried.rates, ddof=1) / math.sqrt(num_folds)
-        return _Best(
+        return _BestNu(
             is_over,
             jnp.where(is_better, mean, best.loss),
             jnp.where(is_better, spread, best.spread),

@@ -14,7 +14,7 @@ from jboost.base.boosting import Ensemble, Learner
 from jboost.base.protocols import hook
 from jboost.cli.boosting import features
 from jboost.cli.boosting import method as boost
-from jboost.cli.boosting.features import Features
+from jboost.cli.boosting.features import TableFeatures
 from jboost.data.table import LabelMapping, Table, UsedColumns
 from jboost.learners.monomials import Monomial
 from jboost.report import boosting
@@ -25,7 +25,7 @@ class FittedEnsemble:
     """An ensemble that was read from a file."""
 
     ensemble: Ensemble
-    features: Features
+    features: TableFeatures
     learner: str
     mapping: LabelMapping
     precision: str
@@ -52,7 +52,7 @@ def read(path: Path, metadata: dict[str, Any]) -> FittedEnsemble:
     given = boost.make_learner(learner) if learner == "mlp" else None
     with jax.enable_x64(precision == "float64"):
         stored = files.load(path, learner=given)
-    seen = Features(numeric, categorical, plain, stored["binarizer"])
+    seen = TableFeatures(numeric, categorical, plain, stored["binarizer"])
     return FittedEnsemble(stored["ensemble"], seen, learner, mapping, precision, description)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from jboost import verify
 from jboost.base.boosting import Fit
-from jboost.cli.inputs import Examples
+from jboost.cli.inputs import HostExamples
 from jboost.cli.option import LPBOOST, MONOMIALS, RELAXED_MARGIN
 from jboost.cli.options import Settings
 from jboost.cli.relaxations import HARD, SOFT, has_soft_margin
@@ -49,7 +49,7 @@ def arrays(fitted: Fit, settings: Settings, nu: float, *, num_rows: int) -> dict
         return found | {"nu": np.asarray(nu, settings.precision)}
 
 
-def metadata(examples: Examples, settings: Settings) -> dict[str, Any]:
+def metadata(examples: HostExamples, settings: Settings) -> dict[str, Any]:
     """Returns the number and the checksum of the training rows, or nothing without a proof."""
     if not is_stored(settings):
         return {}

@@ -11,7 +11,7 @@ import numpy as np
 
 from jboost import combine
 from jboost.cli import checkpointing, limits, sizes
-from jboost.cli.inputs import Examples
+from jboost.cli.inputs import HostExamples
 from jboost.cli.options import Settings
 from jboost.combine.strategies import is_driven_by_host
 from jboost.combine.types import LinearVote
@@ -56,7 +56,7 @@ def split_lists(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[st
 
 
 def solve(
-    examples: Examples, settings: Settings, *, num_rows: int
+    examples: HostExamples, settings: Settings, *, num_rows: int
 ) -> tuple[LinearVote, LinearVote]:
     """Fits the combination and logistic stacking to the same examples.
 

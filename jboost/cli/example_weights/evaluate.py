@@ -15,7 +15,7 @@ from jboost.cli.inputs import Source
 from jboost.cli.options import Settings
 from jboost.report import build
 from jboost.report.build import Losses
-from jboost.report.rules import Rule
+from jboost.report.rules import ScoreRule
 
 
 def evaluate_folds(
@@ -47,13 +47,13 @@ def evaluate_folds(
     return evaluate_fold
 
 
-def _support_vectors(points: np.ndarray, labels: np.ndarray) -> Rule:
+def _support_vectors(points: np.ndarray, labels: np.ndarray) -> ScoreRule:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
     from sklearn.svm import SVC
 
     machine = make_pipeline(StandardScaler(), SVC()).fit(points, labels)
-    return Rule(
+    return ScoreRule(
         "scikit-learn SVC",
         f"support vectors: {int(machine[-1].n_support_.sum())}",
         lambda rows: machine.predict(rows),

@@ -20,7 +20,7 @@ from jboost.data.table import LabelMapping
 from jboost.example_weights import ExampleWeightModel
 from jboost.report import build, verdict
 from jboost.report import example_weights as report_module
-from jboost.report.rules import Rule
+from jboost.report.rules import ScoreRule
 
 _REMEDY = "another --penalty, --penalty cv, or other columns"
 
@@ -96,13 +96,13 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def make_rule(model: ExampleWeightModel, settings: Settings) -> Rule:
+def make_rule(model: ExampleWeightModel, settings: Settings) -> ScoreRule:
     """Returns the classifier as a rule for the table of losses.
 
     A score of 0 predicts -1, as in `jboost.predict`.
     """
     detail = f"support: {int(model.num_support)}"
-    return Rule(
+    return ScoreRule(
         settings.method,
         detail,
         lambda points: np.where(

@@ -17,7 +17,7 @@ from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
 from jboost.base.status import Status
 from jboost.cli import checkpointing, inputs, sizes
-from jboost.cli.inputs import Examples, Source
+from jboost.cli.inputs import HostExamples, Source
 from jboost.cli.option import CV
 from jboost.cli.options import AUTO, Settings
 from jboost.data.table import Table
@@ -30,7 +30,7 @@ _STREAM = 3  # random stream of the folds for the choice; `evaluate` uses anothe
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
+class ChosenPenalty:
     """The chosen penalty, and the held-out losses of the candidates."""
 
     penalty: float
@@ -64,7 +64,7 @@ def read_points(table: Table, names: tuple[str, ...]) -> np.ndarray:
     return np.stack([table.numbers(name) for name in names], axis=1)
 
 
-def read_examples(source: Source, names: tuple[str, ...], settings: Settings) -> Examples:
+def read_examples(source: Source, names: tuple[str, ...], settings: Settings) -> HostExamples:
     """Returns the points and labels in the precision of the settings."""
     return inputs.cast_examples(read_points(source.table, names), source, settings)
 
@@ -83,7 +83,7 @@ def measure_of(points: np.ndarray, chosen: np.ndarray, settings: Settings) -> Me
 
 
 def fit(
-    examples: Examples, chosen: np.ndarray, settings: Settings, penalty: float
+    examples: HostExamples, chosen: np.ndarray, settings: Settings, penalty: float
 ) -> ExampleWeightModel:
     """Fits a model to the rows where `chosen` [m] is True.
 
@@ -110,7 +110,7 @@ def fit(
 
 
 def _validate(
-    examples: Examples, chosen: np.ndarray, kernel: Kernel, centre: np.ndarray, penalty: float
+    examples: HostExamples, chosen: np.ndarray, kernel: Kernel, centre: np.ndarray, penalty: float
 ) -> None:
     """Raises ValueError if the rows do not allow the penalty or the radius."""
     measure: dict[str, Any] = {"kernel": kernel}
@@ -133,7 +133,7 @@ def _validate(
     )
 
 
-def _padded(examples: Examples, chosen: np.ndarray) -> tuple[Examples, np.ndarray]:
+def _padded(examples: HostExamples, chosen: np.ndarray) -> tuple[HostExamples, np.ndarray]:
     """Returns the padded examples and the mask of the chosen ones."""
     size = sizes.cubic(len(chosen))
     return examples.padded(size), np.pad(chosen, (0, size - len(chosen)))
@@ -169,8 +169,8 @@ def penalties(settings: Settings, num_rows: int) -> tuple[float, ...]:
 
 
 def choose(
-    examples: Examples, chosen: np.ndarray, settings: Settings, *, on_step: OnStep | None = None
-) -> Choice:
+    examples: HostExamples, chosen: np.ndarray, settings: Settings, *, on_step: OnStep | None = None
+) -> ChosenPenalty:
     """Chooses the penalty of smallest held-out loss, on the rows where `chosen` is True.
 
     The loss is estimated by stratified cross-validation or on one split, in one compiled call. With
@@ -189,7 +189,7 @@ def choose(
     """
     candidates = penalties(settings, int(chosen.sum()))
     if len(candidates) == 1:
-        return Choice(candidates[0])
+        return ChosenPenalty(candidates[0])
     split = _validation_split(examples.labels, chosen, settings)
     if not split:
         inputs.check_folds(examples.labels[chosen], settings)
@@ -217,7 +217,7 @@ def choose(
             f"penalty: none of {', '.join(f'{one:g}' for one in candidates)} is 1 / rows of a"
             " training part or more: raise --penalty"
         )
-    return Choice(best["penalty"], tuple(table), len(candidates))
+    return ChosenPenalty(best["penalty"], tuple(table), len(candidates))
 
 
 def _validation_split(
@@ -234,7 +234,7 @@ def _validation_split(
 
 
 def _losses(
-    padded: Examples,
+    padded: HostExamples,
     mask: np.ndarray,
     measure: Measure,
     candidates: tuple[float, ...],

@@ -10,7 +10,7 @@ from jboost.cli.options import Settings
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
+class CandidateChoice:
     """The candidates of a choice, and how far it came."""
 
     # For each candidate that was tried its kappa, margin and vote, the `summary` of its loss, and

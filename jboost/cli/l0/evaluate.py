@@ -73,7 +73,7 @@ def evaluate_folds(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Part:
+class _FoldRows:
     """All rows as bits that were fitted to the training rows of one fold."""
 
     bits: np.ndarray  # [m, N], padded to the width of all folds
@@ -94,7 +94,7 @@ def _binarize_folds(
     weights: np.ndarray,
     settings: Settings,
     masks: Sequence[np.ndarray],
-) -> list[_Part]:
+) -> list[_FoldRows]:
     """Fits the bits of each fold, and those of the folds within its training rows."""
     table = source.table
     rows = folds.read_rows(table, tuple(table.numeric), tuple(table.categorical))
@@ -119,7 +119,7 @@ def _binarize_folds(
         ]
     )
     return [
-        _Part(of_fold, binarizer.num_bits, held_out, inner_folds)
+        _FoldRows(of_fold, binarizer.num_bits, held_out, inner_folds)
         for of_fold, binarizer, held_out, inner_folds in zip(
             bits, binarizers, masks, inner, strict=True
         )

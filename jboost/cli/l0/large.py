@@ -18,7 +18,7 @@ from jboost.base.boosting import Fit
 from jboost.base.loops import OnStep
 from jboost.base.types import Dataset
 from jboost.cli import checkpointing, limits
-from jboost.cli.l0.choice import Choice, summary
+from jboost.cli.l0.choice import CandidateChoice, summary
 from jboost.cli.option import CV
 from jboost.cli.options import Settings
 from jboost.data import merging
@@ -163,7 +163,9 @@ def choose(
     return Sized(choice, tried, left_out)
 
 
-def describe(found: Sized, settings: Settings, margins: list[float], num_folds: int) -> Choice:
+def describe(
+    found: Sized, settings: Settings, margins: list[float], num_folds: int
+) -> CandidateChoice:
     """Returns the candidates with the held-out loss of each that was fitted."""
     choice = found.choice
     means, spreads = np.asarray(choice.errors), np.asarray(choice.standard_errors)
@@ -181,7 +183,7 @@ def describe(found: Sized, settings: Settings, margins: list[float], num_folds: 
         for index in np.ndindex(means.shape)
         if choice.num_folds[index]
     )
-    return Choice(losses, means.size, num_folds, found.left_out)
+    return CandidateChoice(losses, means.size, num_folds, found.left_out)
 
 
 def serves(settings: Settings, num_rows: int) -> bool:

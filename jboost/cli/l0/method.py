@@ -28,7 +28,7 @@ from jboost.cli import checkpointing, limits, sizes
 from jboost.cli.l0 import large as l0_large
 from jboost.cli.l0 import margin_search
 from jboost.cli.l0.candidates import margins
-from jboost.cli.l0.choice import Choice, summary
+from jboost.cli.l0.choice import CandidateChoice, summary
 from jboost.cli.l0.folds import Inner
 from jboost.cli.l0.prepared import dataset_of, maker_of, merge, options_of, search_of
 from jboost.cli.option import SEARCH
@@ -41,12 +41,12 @@ _SHARE_OF_CHOICE = 0.6
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class ChosenL0Fit:
     """A fit, the chosen settings, and the choice that found them."""
 
     fit: Fit
     settings: Settings  # with one kappa, margin and vote
-    choice: Choice | None = None  # None if there was one candidate
+    choice: CandidateChoice | None = None  # None if there was one candidate
     # number of branching hypotheses, number of nodes and status of branch and cut
     exact: dict[str, Any] | None = None
     margin_search: dict[str, Any] | None = None  # of --margin search
@@ -65,7 +65,7 @@ def fit(
     num_rows: int | None = None,
     seconds: float | None = None,
     on_step: OnStep | None = None,
-) -> Found:
+) -> ChosenL0Fit:
     """Fits rules to the rows where `chosen` [m] is True.
 
     Equal rows are merged. Sizes are padded, so that fits of similar size share one compilation. If
@@ -143,7 +143,7 @@ def _fit_best_margin(
     shape: dict[str, Any],
     seconds: float | None,
     on_step: OnStep | None,
-) -> Found:
+) -> ChosenL0Fit:
     """Searches the margin and fits the vote of the best.
 
     Where Ctrl-C ended the search, or no time is left, it is the vote that the search has found. The
@@ -155,7 +155,7 @@ def _fit_best_margin(
         settings, margin=(searched.numbers["margin"],), checkpoint=None, resume=False
     )
     if on_step is not None and limits.is_over():
-        return Found(searched.fit, settings, margin_search=searched.numbers)
+        return ChosenL0Fit(searched.fit, settings, margin_search=searched.numbers)
     left = None if seconds is None else max(seconds - (time.monotonic() - begun), 0.0)
     found = fit(*rows, settings, seconds=left, on_step=on_step, **shape)
     return dataclasses.replace(found, margin_search=searched.numbers)
@@ -169,7 +169,7 @@ def _fit_large(
     settings: Settings,
     seconds: float | None,
     on_step: OnStep | None,
-) -> Found:
+) -> ChosenL0Fit:
     """Fits rules of one or two literals for one kappa, margin and kind of vote."""
     (margin,) = margins(settings, int(chosen.sum()))
     (kappa,), (vote,) = settings.kappa, settings.vote
@@ -191,7 +191,7 @@ def _fit_large(
             on_step=on_step,
             seconds=seconds,
         )
-    return Found(
+    return ChosenL0Fit(
         fitted, dataclasses.replace(settings, kappa=(kappa,), margin=(margin,), vote=(vote,))
     )
 
@@ -205,7 +205,7 @@ def _choose_size(
     inner: Inner,
     seconds: float | None,
     on_step: OnStep | None,
-) -> Found:
+) -> ChosenL0Fit:
     """Chooses order, number of rules, kappa and margin by cross-validation and fits the vote."""
     rhos = margins(settings, int(chosen.sum()))
     with jax.enable_x64(settings.precision == "float64"):
@@ -231,7 +231,9 @@ def _choose_size(
         margin=(float(choice.margin),),
         vote=settings.vote[:1],
     )
-    return Found(choice.fit, found, l0_large.describe(sized, settings, rhos, len(inner.held_out)))
+    return ChosenL0Fit(
+        choice.fit, found, l0_large.describe(sized, settings, rhos, len(inner.held_out))
+    )
 
 
 def _fit_one(
@@ -240,7 +242,7 @@ def _fit_one(
     settings: Settings,
     fixed: dict[str, Any],
     on_step: OnStep | None,
-) -> Found:
+) -> ChosenL0Fit:
     """Fits rules for one kappa, margin and kind of vote."""
 
     def watch(state: Any, info: Any) -> bool:
@@ -254,7 +256,7 @@ def _fit_one(
     with checkpointing.kept(
         settings, watch, lambda: l0.init(dataset, learner, **options), dataset
     ) as (save, initial):
-        return Found(
+        return ChosenL0Fit(
             jax.block_until_ready(
                 l0.fit(dataset, learner, on_step=save, initial=initial, **options)
             ),
@@ -268,7 +270,7 @@ def _prove(
     settings: Settings,
     fixed: dict[str, Any],
     on_step: OnStep | None,
-) -> Found:
+) -> ChosenL0Fit:
     """Fits rules for one kappa and margin by branch and cut, within `settings.exact` seconds."""
     # The time is measured from the first batch of nodes on.
     limit = functools.cache(lambda: drive.time_limit(settings.exact))
@@ -291,7 +293,7 @@ def _prove(
             l0.fit_exact(dataset, learner, on_step=save, initial=initial, **exactly)
         )
     fitted = proven.columns._replace(ensemble=proven.ensemble, certificate=proven.certificate)
-    return Found(fitted, settings, exact=report_module.describe_search(proven))
+    return ChosenL0Fit(fitted, settings, exact=report_module.describe_search(proven))
 
 
 def _bounds(info: Any) -> str:
@@ -308,7 +310,7 @@ def _choose(
     on_step: OnStep | None,
     until_end: OnStep | None,
     seconds: float | None,
-) -> Found:
+) -> ChosenL0Fit:
     """Chooses kappa, margin and vote by cross-validation, and fits the rules.
 
     The choice takes at most its share of the time. Ctrl-C ends only the choice: the fit follows.
@@ -363,8 +365,10 @@ def _choose(
         margin=(rhos[column],),
         vote=(settings.vote[place],),
     )
-    return Found(
-        jax.block_until_ready(choice.fit), chosen, Choice(losses, means.size, errors.shape[1])
+    return ChosenL0Fit(
+        jax.block_until_ready(choice.fit),
+        chosen,
+        CandidateChoice(losses, means.size, errors.shape[1]),
     )
 
 

@@ -16,7 +16,7 @@ from jboost.base.boosting import Fit
 from jboost.cli.l0.large import MOST_ORDER
 from jboost.cli.options import Settings
 from jboost.l0.large import LargeCertificate
-from jboost.l0.pricing import Proof
+from jboost.l0.pricing import PricingProof
 
 
 def of_fit(fitted: Fit, bits: np.ndarray, settings: Settings, margin: float) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def of_fit(fitted: Fit, bits: np.ndarray, settings: Settings, margin: float) -> 
     return {"proof": arrays}
 
 
-def _duals(proof: Proof) -> dict[str, np.ndarray]:
+def _duals(proof: PricingProof) -> dict[str, np.ndarray]:
     names = ("example_weights", "pairs", "pair_weights")
     return {name: np.asarray(getattr(proof, name)) for name in names}
 

@@ -17,7 +17,7 @@ import numpy as np
 from jboost import plots
 from jboost.base.status import Status
 from jboost.cli import sizes
-from jboost.cli.inputs import Examples
+from jboost.cli.inputs import HostExamples
 from jboost.cli.options import Settings
 from jboost.cli.output import FRONT, KINDS
 from jboost.cli.pair.steps import Steps
@@ -30,7 +30,7 @@ _MOST_POINTS = 256  # of a front; of a longer one the points of least weight are
 
 
 def analyse(
-    examples: Examples, settings: Settings, steps: Steps | None
+    examples: HostExamples, settings: Settings, steps: Steps | None
 ) -> tuple[LeaveOneOut | None, ParetoFront | None]:
     """Computes the requested analyses in the precision of the settings. With `steps` their states
     are saved for --checkpoint.
@@ -120,7 +120,7 @@ def lines(sections: Mapping[str, Any]) -> list[str]:
 
 
 def draw(
-    examples: Examples,
+    examples: HostExamples,
     loo: LeaveOneOut | None,
     front: ParetoFront | None,
     names: tuple[str, ...],

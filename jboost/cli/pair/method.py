@@ -15,13 +15,13 @@ import numpy as np
 
 from jboost.base.types import ArrayLike
 from jboost.cli import sizes
-from jboost.cli.inputs import Examples
+from jboost.cli.inputs import HostExamples
 from jboost.cli.options import Settings
 from jboost.cli.pair.steps import Steps
 from jboost.pair.separator import LARGEST_SWEEP, optimal_separator
 from jboost.pair.types import Separator
 
-Solver = Callable[[Examples], Separator]
+Solver = Callable[[HostExamples], Separator]
 
 
 def compile_solver(
@@ -50,7 +50,7 @@ def compile_solver(
     )
     seconds = time.perf_counter() - started
 
-    def run(examples: Examples) -> Separator:
+    def run(examples: HostExamples) -> Separator:
         count, padded = len(examples.labels), examples.padded(size)
         with jax.enable_x64(settings.precision == "float64"):
             separator: Separator = compiled(
@@ -63,7 +63,7 @@ def compile_solver(
     return run, seconds
 
 
-def _solve_by_steps(examples: Examples, *, settings: Settings, steps: Steps) -> Separator:
+def _solve_by_steps(examples: HostExamples, *, settings: Settings, steps: Steps) -> Separator:
     """Computes the same optimum by branch and bound and saves the state for --checkpoint."""
     with (
         jax.enable_x64(settings.precision == "float64"),

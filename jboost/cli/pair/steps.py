@@ -14,7 +14,7 @@ import jax
 from jboost.base import loops
 from jboost.base.loops import OnStep
 from jboost.cli import checkpointing, limits
-from jboost.cli.inputs import Examples
+from jboost.cli.inputs import HostExamples
 from jboost.cli.options import Settings
 from jboost.pair import BranchAndBoundInfo, BranchAndBoundState, LeaveOneOutState, ParetoState
 
@@ -44,7 +44,7 @@ class Steps:
         of other data or options.
     """
 
-    def __init__(self, settings: Settings, examples: Examples) -> None:
+    def __init__(self, settings: Settings, examples: HostExamples) -> None:
         self._settings, self._data = settings, dataclasses.asdict(examples)
         with jax.enable_x64(settings.precision == "float64"):
             self._last: PairState | None = checkpointing.saved(

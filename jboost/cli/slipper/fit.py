@@ -90,7 +90,7 @@ def fit(settings: Settings, say: Any) -> None:
     )
 
 
-def _choice_of(found: slipper.Found) -> dict[str, Any]:
+def _choice_of(found: slipper.ChosenSlipperFit) -> dict[str, Any]:
     """Returns the description of the choice of the number of rounds for the report."""
     is_cut_short = len(found.errors) < found.num_candidates
     status = Status.TIME_LIMIT if is_cut_short else Status.OPTIMAL
@@ -103,7 +103,7 @@ def _choice_of(found: slipper.Found) -> dict[str, Any]:
 
 def _find_rules(
     bits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, settings: Settings
-) -> slipper.Found:
+) -> slipper.ChosenSlipperFit:
     """Rules from all rows, one round at a time, so that the time limit and Ctrl-C end them."""
     num_steps = 2 * settings.rounds if settings.num_rounds == CV else int(settings.num_rounds)
     with limits.progress("slipper", num_steps) as on_step:

@@ -34,7 +34,7 @@ _RULE_CLASSES: dict[str, Any] = {"minority": "minority", "positive": 1, "negativ
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class ChosenSlipperFit:
     """A fit, and the losses from which its number of rounds was chosen."""
 
     fit: Fit
@@ -79,7 +79,7 @@ def fit(
     settings: Settings,
     *,
     on_step: OnStep | None = None,
-) -> Found:
+) -> ChosenSlipperFit:
     """Fits rules to the rows where `chosen` [m] is True. Tables of similar size share programs.
 
     Args:
@@ -135,7 +135,7 @@ def fit(
         raise ValueError(
             f"slipper found no vote: {report_module.certificate(fitted)['explanation']}"
         )
-    return Found(fitted, tuple(errors[~np.isnan(errors)].tolist()), len(errors))
+    return ChosenSlipperFit(fitted, tuple(errors[~np.isnan(errors)].tolist()), len(errors))
 
 
 def _choose(

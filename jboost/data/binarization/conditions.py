@@ -25,7 +25,7 @@ class Kind(enum.IntEnum):
     MISSING = 2
 
 
-class Condition(NamedTuple):
+class BitCondition(NamedTuple):
     attribute: int
     kind: Kind
     threshold: float
@@ -132,7 +132,7 @@ def describe_monomial(binarizer: Binarizer, literals: ArrayLike) -> str:
     signs = check.host_array("literals", literals, shape=(binarizer.num_bits,), kinds="i")
     if (np.abs(signs) > 1).any():
         raise ValueError("literals are +1, -1 or 0: the bit is 1, the bit is 0, or it is not used")
-    asked: dict[int, list[tuple[Condition, bool]]] = {}
+    asked: dict[int, list[tuple[BitCondition, bool]]] = {}
     for index in np.flatnonzero(signs):
         one = _asked(binarizer, int(index))
         asked.setdefault(one.attribute, []).append((one, bool(signs[index] > 0)))
@@ -145,8 +145,8 @@ def describe_monomial(binarizer: Binarizer, literals: ArrayLike) -> str:
     return " and ".join(conditions) or "always"
 
 
-def _asked(binarizer: Binarizer, index: int) -> Condition:
-    return Condition(
+def _asked(binarizer: Binarizer, index: int) -> BitCondition:
+    return BitCondition(
         int(binarizer.attributes[index]),
         Kind(int(binarizer.kinds[index])),
         float(binarizer.thresholds[index]),
@@ -154,7 +154,7 @@ def _asked(binarizer: Binarizer, index: int) -> Condition:
 
 
 def _conditions(
-    binarizer: Binarizer, literals: Sequence[tuple[Condition, bool]]
+    binarizer: Binarizer, literals: Sequence[tuple[BitCondition, bool]]
 ) -> list[str] | None:
     """The conditions of the literals (bit, whether positive) of one attribute; None if no value
     satisfies all of them.

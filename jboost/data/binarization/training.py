@@ -12,7 +12,7 @@ from jboost.base.types import ArrayLike
 from jboost.data import attributes as tables
 from jboost.data import cuts as cut_module
 from jboost.data import frames
-from jboost.data.binarization.conditions import Binarizer, Condition, Kind
+from jboost.data.binarization.conditions import Binarizer, BitCondition, Kind
 from jboost.data.support_sets import select_support_set
 
 _MISSING_BIT = 2  # the int8 code of NaN among bits of 0 and 1
@@ -130,7 +130,7 @@ def fit(
     )
 
 
-class _Rows(NamedTuple):
+class _TrainingRows(NamedTuple):
     """Training rows in numbers."""
 
     values: np.ndarray  # [m, n]
@@ -150,7 +150,7 @@ def _read_rows(
     names: Sequence[str] | None,
     categorical: Sequence[int | str],
     labels_for: str | None,
-) -> _Rows:
+) -> _TrainingRows:
     """The training rows. Raises the errors of `fit`."""
     if names is None and frames.is_frame(features):
         names = frames.names_of(features)
@@ -176,22 +176,24 @@ def _read_rows(
     is_categorical = [
         column in chosen or texts is not None for column, texts in enumerate(categories)
     ]
-    return _Rows(values, labels_of_rows, sizes, attribute_names, categories, is_categorical)
+    return _TrainingRows(values, labels_of_rows, sizes, attribute_names, categories, is_categorical)
 
 
-class _Chosen(NamedTuple):
+class _ChosenBits(NamedTuple):
     """The bits of all attributes, before any is dropped."""
 
-    asked: list[Condition]
+    asked: list[BitCondition]
     missing_is_value: list[bool]  # of each attribute
     constant: list[str]
     coarse: list[str]
 
 
-def _choose(rows: _Rows, *, rule: str, num_quantiles: int, with_missing: bool) -> _Chosen:
+def _choose(
+    rows: _TrainingRows, *, rule: str, num_quantiles: int, with_missing: bool
+) -> _ChosenBits:
     """The bits of the attributes of training rows."""
     values = rows.values
-    chosen = _Chosen([], [], [], [])
+    chosen = _ChosenBits([], [], [], [])
     for column, name in enumerate(rows.names):
         known = ~np.isnan(values[:, column])
         as_value = with_missing and not known.all()
@@ -204,7 +206,7 @@ def _choose(rows: _Rows, *, rule: str, num_quantiles: int, with_missing: bool) -
         if is_constant:
             chosen.constant.append(name)
         elif rows.is_categorical[column]:
-            chosen.asked.extend(Condition(column, Kind.EQUAL, float(code)) for code in held)
+            chosen.asked.extend(BitCondition(column, Kind.EQUAL, float(code)) for code in held)
         else:
             points = cut_module.cut_points(
                 values[known, column],
@@ -213,9 +215,11 @@ def _choose(rows: _Rows, *, rule: str, num_quantiles: int, with_missing: bool) -
                 rule=rule,
                 num_quantiles=num_quantiles,
             )
-            chosen.asked.extend(Condition(column, Kind.AT_MOST, float(point)) for point in points)
+            chosen.asked.extend(
+                BitCondition(column, Kind.AT_MOST, float(point)) for point in points
+            )
         if as_value and not is_constant:
-            chosen.asked.append(Condition(column, Kind.MISSING, 0.0))
+            chosen.asked.append(BitCondition(column, Kind.MISSING, 0.0))
     return chosen
 
 
@@ -239,7 +243,7 @@ def _training(
 
 
 def _answers(
-    values: np.ndarray, asked: Sequence[Condition], missing_is_value: Sequence[bool]
+    values: np.ndarray, asked: Sequence[BitCondition], missing_is_value: Sequence[bool]
 ) -> np.ndarray:
     """The bits of the training rows [N, m] int8, `_MISSING_BIT` for NaN."""
     answers = np.empty((len(asked), len(values)), np.int8)

@@ -16,9 +16,9 @@ from jax import lax
 from jboost.base import loops
 from jboost.base.types import Array
 from jboost.l0.branch_and_cut import node_program
-from jboost.l0.branch_and_cut.node_program import NO, OPEN, YES, CutSet, Decisions, Pool
+from jboost.l0.branch_and_cut.node_program import NO, OPEN, YES, CutSet, Decisions, NodePool
 from jboost.lp.simplex import boxes as boxed_simplex
-from jboost.lp.simplex.boxes import Solution
+from jboost.lp.simplex.boxes import BoxSolution
 
 WHOLE = 1e-4  # a value this close to an integer counts as one
 # The smallest gain of a branch in the product of both gains: candidates that gain nothing in one
@@ -26,7 +26,7 @@ WHOLE = 1e-4  # a value this close to an integer counts as one
 _LEAST_GAIN = 1e-4
 
 
-class Candidate(NamedTuple):
+class BranchingCandidate(NamedTuple):
     """The decision to branch on, or none."""
 
     place: Array  # [] int32 index among hypotheses, examples and splits [U + m + U // 2]
@@ -40,7 +40,7 @@ def decided(decisions: Decisions, place: Array, value: int) -> Decisions:
     return Decisions(*jnp.split(both, [sizes[0], sizes[0] + sizes[1]]))
 
 
-def fractions(pool: Pool, decisions: Decisions, solution: Solution) -> Array:
+def fractions(pool: NodePool, decisions: Decisions, solution: BoxSolution) -> Array:
     """The distances of the open decisions from integers, [U + m + U // 2]; 0 for decisions made."""
     shares = jnp.clip(solution.values[_indices(pool)], 0.0, 1.0)
     distance = jnp.minimum(shares, 1 - shares)
@@ -48,15 +48,15 @@ def fractions(pool: Pool, decisions: Decisions, solution: Solution) -> Array:
 
 
 def choose(
-    pool: Pool,
+    pool: NodePool,
     cuts: CutSet,
     decisions: Decisions,
-    solution: Solution,
+    solution: BoxSolution,
     goal: Array,
     *,
     num_tried: int,
     num_pivots: int,
-) -> Candidate:
+) -> BranchingCandidate:
     """Chooses the decision to branch on: the best fractional one, or any open one if none is
     fractional.
     """
@@ -66,15 +66,15 @@ def choose(
         lambda: _best(pool, cuts, decisions, solution, goal, distance, num_tried, num_pivots),
         lambda: _any_open(pool, decisions, solution),
     )
-    return Candidate(place, jnp.any(_is_open(pool, decisions)))
+    return BranchingCandidate(place, jnp.any(_is_open(pool, decisions)))
 
 
-def no_candidate(pool: Pool) -> Candidate:
+def no_candidate(pool: NodePool) -> BranchingCandidate:
     """No decision to branch on."""
-    return Candidate(jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    return BranchingCandidate(jnp.zeros((), jnp.int32), jnp.zeros((), bool))
 
 
-def _indices(pool: Pool) -> Array:
+def _indices(pool: NodePool) -> Array:
     """The indices of the decisions among variables and rows, [U + m + U // 2]."""
     num_examples, num_columns = pool.instance.margins.shape
     return jnp.concatenate(
@@ -85,14 +85,14 @@ def _indices(pool: Pool) -> Array:
     )
 
 
-def _is_open(pool: Pool, decisions: Decisions) -> Array:
+def _is_open(pool: NodePool, decisions: Decisions) -> Array:
     is_allowed = jnp.concatenate(
         [pool.instance.is_column, pool.instance.weights > 0, jnp.zeros_like(decisions.splits, bool)]
     )
     return is_allowed & (jnp.concatenate(decisions) == OPEN)
 
 
-def _any_open(pool: Pool, decisions: Decisions, solution: Solution) -> Array:
+def _any_open(pool: NodePool, decisions: Decisions, solution: BoxSolution) -> Array:
     """The open decision to branch on if none is fractional: the hypothesis with the largest vote,
     or an example if no hypothesis is open.
     """
@@ -108,10 +108,10 @@ def _any_open(pool: Pool, decisions: Decisions, solution: Solution) -> Array:
 
 
 def _best(
-    pool: Pool,
+    pool: NodePool,
     cuts: CutSet,
     decisions: Decisions,
-    solution: Solution,
+    solution: BoxSolution,
     goal: Array,
     distance: Array,
     num_tried: int,

@@ -14,12 +14,20 @@ from jax import lax
 from jboost.base import loops
 from jboost.base.types import Array
 from jboost.l0.branch_and_cut import branching, node_program, row_cuts, triples
-from jboost.l0.branch_and_cut.node_program import NO, OPEN, YES, CutSet, Decisions, Pool, Proof
+from jboost.l0.branch_and_cut.node_program import (
+    NO,
+    OPEN,
+    YES,
+    CutSet,
+    Decisions,
+    NodePool,
+    NodeProof,
+)
 from jboost.l0.relaxation import cut_rows
-from jboost.l0.relaxation.cut_rows import Rows
+from jboost.l0.relaxation.cut_rows import CutRows
 from jboost.l0.votes import local_search
 from jboost.lp.simplex import boxes as boxed_simplex
-from jboost.lp.simplex.boxes import Solution, Table
+from jboost.lp.simplex.boxes import BoxSolution, Tableau
 
 _MAX_PAIR_ENTRIES = 4_000_000  # pairs searched at once, as `RelaxationConfig.max_pair_entries`
 _NUM_PAIRS, _NUM_MARGINS = 32, 8  # the most pair cuts and margin cuts that a round adds
@@ -35,7 +43,7 @@ MOST_PIVOTS = 5000
 class Engine(NamedTuple):
     """The simplex table and the cuts, which are passed from one node to the next."""
 
-    table: Table  # of the last program
+    table: Tableau  # of the last program
     cuts: CutSet
 
 
@@ -45,7 +53,7 @@ class Visit(NamedTuple):
     engine: Engine
     decisions: Decisions
     bound: Array  # [] lower bound on the points of the node
-    solution: Solution
+    solution: BoxSolution
     is_closed: Array  # [] bool
     num_new: Array  # [] int32 cuts of the last round
     num_rounds: Array  # [] int32
@@ -60,14 +68,14 @@ class Goal(NamedTuple):
     tolerance: Array  # []
 
 
-def make_goal(pool: Pool, loss: Array, tolerance: Array) -> Goal:
+def make_goal(pool: NodePool, loss: Array, tolerance: Array) -> Goal:
     """The goal for an attained loss and a tolerance."""
     enough = local_search.enough(loss, pool.instance.weights, _prices(pool))
     closing = jnp.where(loss < jnp.inf, loss - tolerance * jnp.maximum(loss, 1.0), loss)
     return Goal(loss, enough, jnp.minimum(enough, closing), tolerance)
 
 
-def start(pool: Pool, num_cuts: int) -> Engine:
+def start(pool: NodePool, num_cuts: int) -> Engine:
     """An engine without cuts, with all rows basic."""
     cuts = node_program.no_cuts(pool, num_cuts)
     return Engine(
@@ -76,7 +84,7 @@ def start(pool: Pool, num_cuts: int) -> Engine:
 
 
 def visit(
-    pool: Pool,
+    pool: NodePool,
     engine: Engine,
     decisions: Decisions,
     bound: Array,
@@ -110,7 +118,7 @@ def visit(
     return loops.while_loop(unfinished, one_round, first)
 
 
-def _solve(pool: Pool, engine: Engine, decisions: Decisions, bound: Array, goal: Goal) -> Visit:
+def _solve(pool: NodePool, engine: Engine, decisions: Decisions, bound: Array, goal: Goal) -> Visit:
     """Solves one program, proves its bound and fixes variables."""
     unit = pool.instance.unit
     beyond = (goal.loss + _BEYOND * jnp.maximum(goal.loss, 1.0)) / unit
@@ -137,11 +145,11 @@ def _solve(pool: Pool, engine: Engine, decisions: Decisions, bound: Array, goal:
     )
 
 
-def _prices(pool: Pool) -> Array:
+def _prices(pool: NodePool) -> Array:
     return jnp.where(pool.instance.is_column, pool.instance.costs, 0.0)
 
 
-def _fixed(decisions: Decisions, proof: Proof, goal: Goal) -> Decisions:
+def _fixed(decisions: Decisions, proof: NodeProof, goal: Goal) -> Decisions:
     """Reduced-cost fixing: an open decision is made if the other value has no better point than
     the goal.
     """
@@ -159,8 +167,8 @@ def _fixed(decisions: Decisions, proof: Proof, goal: Goal) -> Decisions:
 
 
 def _separate(
-    pool: Pool, engine: Engine, solution: Solution, num_triples: int
-) -> tuple[Rows, Array]:
+    pool: NodePool, engine: Engine, solution: BoxSolution, num_triples: int
+) -> tuple[CutRows, Array]:
     """Candidate cuts [C], and whether the solution violates them, [C] bool."""
     instance = pool.instance
     _, selected, slacks = node_program.variables(pool, solution)
@@ -187,7 +195,7 @@ def _separate(
     if num_triples > 0:
         of_triples, excess = _from_triples(engine.cuts, selected, slacks, num_triples)
         found, violations = [*found, of_triples], [*violations, excess]
-    rows = Rows(*(jnp.concatenate(parts) for parts in zip(*found, strict=True)))
+    rows = CutRows(*(jnp.concatenate(parts) for parts in zip(*found, strict=True)))
     is_violated = jnp.concatenate(violations) > _LEAST_VIOLATION
     return rows, is_violated & (
         1 - rows.reached(selected, slacks) > _LEAST_VIOLATION
@@ -196,7 +204,7 @@ def _separate(
 
 def _from_triples(
     cuts: CutSet, selected: Array, slacks: Array, num_triples: int
-) -> tuple[Rows, Array]:
+) -> tuple[CutRows, Array]:
     """The cuts of the triples of rows that mu and xi violate most, and their violations. Rows with
     entries 0 and 1 alone count, such as pair cuts, and of these the tightest.
     """
@@ -209,10 +217,10 @@ def _from_triples(
     worst, best = lax.top_k(violations, min(num_triples, violations.shape[0]))
     halved = triples.rows_of(rows, of_triples[best]) / 2  # at least 1 in place of 2: exact
     halves = jnp.split(halved, [selected.shape[0]], axis=1)
-    return Rows(*halves), worst / 2
+    return CutRows(*halves), worst / 2
 
 
-def _combinations(pool: Pool, solution: Solution) -> Array:
+def _combinations(pool: NodePool, solution: BoxSolution) -> Array:
     """The weights [2 C, m] of the margin rows in rows of the table, and their negatives. The rows
     are those of the variables farthest from integers.
     """
@@ -236,7 +244,7 @@ def _combinations(pool: Pool, solution: Solution) -> Array:
 
 
 def _insert(
-    pool: Pool, engine: Engine, solution: Solution, rows: Rows, is_wanted: Array
+    pool: NodePool, engine: Engine, solution: BoxSolution, rows: CutRows, is_wanted: Array
 ) -> tuple[Engine, Array]:
     """Writes cuts [C] into free slots and over idle cuts, as far as there are any. Returns the
     engine and the number of cuts written.
@@ -256,7 +264,7 @@ def _insert(
     )
     slot = jnp.where(has_slot, slots[jnp.clip(rank, 0, largest.shape[0] - 1)], capacity)
     after = CutSet(
-        Rows(
+        CutRows(
             *(old.at[slot].set(new, mode="drop") for old, new in zip(cuts.rows, rows, strict=True))
         ),
         cuts.is_used.at[slot].set(True, mode="drop"),

@@ -22,9 +22,9 @@ from jboost.base.numerics import power_of_two_at_least, sum_down, times
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.l0.relaxation.instance import make_instance
-from jboost.l0.types import Instance
+from jboost.l0.types import RelaxationInstance
 from jboost.l0.votes import local_search
-from jboost.l0.votes.local_search import Vote
+from jboost.l0.votes.local_search import FeasibleVote
 
 
 class Terms(NamedTuple):
@@ -38,17 +38,17 @@ class Terms(NamedTuple):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class Simplex:
+class SimplexDomain:
     """The votes of (15): lambda >= 0, sum lambda = 1."""
 
-    def make_instance(self, data: tuple[Array, ...]) -> tuple[Instance, Array]:
+    def make_instance(self, data: tuple[Array, ...]) -> tuple[RelaxationInstance, Array]:
         """The sorted instance with the cuts "either", and whether all values are valid."""
         outputs, labels, costs, weights, mask, column_mask, margin = data
         return make_instance(
             outputs, labels, costs, weights, mask, column_mask, margin, either=True
         )
 
-    def big(self, instance: Instance) -> Array:
+    def big(self, instance: RelaxationInstance) -> Array:
         """The constant of the slacks, []."""
         return jnp.ones_like(instance.margin)
 
@@ -85,9 +85,9 @@ class Simplex:
             jnp.maximum(-rest[1], 0.0),
         )
 
-    def instance_of(self, instance: Instance) -> local_search.Instance:
+    def instance_of(self, instance: RelaxationInstance) -> local_search.VoteInstance:
         """The instance for votes on the simplex."""
-        return local_search.Instance(
+        return local_search.VoteInstance(
             instance.margins.T,
             instance.weights,
             instance.costs,
@@ -95,20 +95,20 @@ class Simplex:
             instance.margin,
         )
 
-    def evaluate(self, instance: Instance, coefficients: Array) -> Vote:
+    def evaluate(self, instance: RelaxationInstance, coefficients: Array) -> FeasibleVote:
         """Rounds coefficients [U] to a vote, and computes its loss."""
         return local_search.evaluate(self.instance_of(instance), coefficients)
 
-    def evaluate_near(self, instance: Instance, coefficients: Array) -> Vote:
+    def evaluate_near(self, instance: RelaxationInstance, coefficients: Array) -> FeasibleVote:
         """The best of several roundings of coefficients [U]."""
         return local_search.evaluate_near(self.instance_of(instance), coefficients)
 
-    def reevaluated(self, instance: Instance, vote: Vote) -> Vote:
+    def reevaluated(self, instance: RelaxationInstance, vote: FeasibleVote) -> FeasibleVote:
         """A vote on the simplex with its loss: unchanged."""
         del instance
         return vote
 
-    def first_vote(self, instance: Instance) -> Vote:
+    def first_vote(self, instance: RelaxationInstance) -> FeasibleVote:
         """The best of the uniform vote, of single columns and of pairs."""
         votes = self.instance_of(instance)
         uniform = local_search.evaluate(votes, jnp.ones_like(instance.costs))
@@ -118,19 +118,19 @@ class Simplex:
 
 @register
 @dataclasses.dataclass(frozen=True)
-class Box(Simplex):
+class Box(SimplexDomain):
     """The votes of (9) in units of K: lambda in [0, 1]^U. They include those on the simplex."""
 
     largest: Array  # [] K
 
-    def make_instance(self, data: tuple[Array, ...]) -> tuple[Instance, Array]:
+    def make_instance(self, data: tuple[Array, ...]) -> tuple[RelaxationInstance, Array]:
         """The sorted instance, whose margin may exceed 1, and whether all values are valid."""
         margin = data[-1]
         instance, is_valid = super().make_instance((*data[:-1], jnp.ones_like(margin)))
         is_valid &= (margin > 0) & (margin < jnp.inf)
         return instance._replace(margin=jnp.where(is_valid, margin, 1.0)), is_valid
 
-    def big(self, instance: Instance) -> Array:
+    def big(self, instance: RelaxationInstance) -> Array:
         """The constant of the slacks: the largest of the numbers of examples and of columns."""
         numbers = jnp.sum(instance.weights > 0), jnp.sum(instance.is_column)
         return jnp.maximum(*numbers).astype(instance.margin.dtype)
@@ -167,11 +167,11 @@ class Box(Simplex):
         steps = jnp.round(coefficients * (self.largest / unit))
         return jnp.minimum(steps, jnp.floor(self.largest / unit)) * unit
 
-    def reevaluated(self, instance: Instance, vote: Vote) -> Vote:
+    def reevaluated(self, instance: RelaxationInstance, vote: FeasibleVote) -> FeasibleVote:
         """The vote with its loss in (9)."""
         return self.evaluate(instance, vote.coefficients)
 
-    def evaluate(self, instance: Instance, coefficients: Array) -> Vote:
+    def evaluate(self, instance: RelaxationInstance, coefficients: Array) -> FeasibleVote:
         """Scales coefficients [U] to the largest vote in the box, and computes the loss in (9) of
         `scaled`.
         """
@@ -184,9 +184,9 @@ class Box(Simplex):
         reached = times(instance.margins, votes)
         paid = jnp.concatenate([reached < 1, votes > 0]).astype(votes.dtype)
         losses = brackets.bracket_dot(paid, jnp.concatenate([instance.weights, instance.costs]))
-        return Vote(jnp.where(votes > 0, in_box, 0.0), losses[1])
+        return FeasibleVote(jnp.where(votes > 0, in_box, 0.0), losses[1])
 
-    def evaluate_near(self, instance: Instance, coefficients: Array) -> Vote:
+    def evaluate_near(self, instance: RelaxationInstance, coefficients: Array) -> FeasibleVote:
         """The best of the coefficients [U] as they are, of equal votes, and of several roundings on
         the simplex.
         """
@@ -196,7 +196,7 @@ class Box(Simplex):
         best = jax.tree.map(lambda leaf: leaf[jnp.argmin(votes.loss)], votes)
         return local_search.better(on_simplex, best)
 
-    def first_vote(self, instance: Instance) -> Vote:
+    def first_vote(self, instance: RelaxationInstance) -> FeasibleVote:
         """The best of the empty vote, the uniform vote, single columns and pairs."""
         empty = self.evaluate(instance, jnp.zeros_like(instance.costs))
         return local_search.better(empty, self.reevaluated(instance, super().first_vote(instance)))

@@ -42,7 +42,7 @@ class ExactFitState(NamedTuple):
     """The state between two rounds of columns, or between two batches of nodes."""
 
     rounds: State | None  # of `jboost.l0.fit`
-    search: exact.State | None  # None before the branch and cut
+    search: exact.ExactState | None  # None before the branch and cut
 
 
 @meshes.takes_gathered
@@ -170,7 +170,7 @@ class _Watcher:
         self.goes_on = loops.goes_on(self.on_step, ExactFitState(state, None), info)
         return self.goes_on
 
-    def watch_search(self, state: exact.State, info: Any) -> bool:
+    def watch_search(self, state: exact.ExactState, info: Any) -> bool:
         """Calls `on_step` after a batch of nodes."""
         return loops.goes_on(self.on_step, ExactFitState(self.rounds, state), info)
 

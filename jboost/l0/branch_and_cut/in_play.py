@@ -17,7 +17,7 @@ from jboost.base.types import Array, Dataset, PyTree
 from jboost.l0 import pricing
 from jboost.l0.booster import L0
 from jboost.l0.branch_and_cut import solve as exact
-from jboost.l0.pricing import Proof
+from jboost.l0.pricing import PricingProof
 from jboost.l0.types import L0Fit
 from jboost.learners import prices
 
@@ -76,7 +76,7 @@ def put_in_play(
 
 
 def _lower_bounds(
-    proof: Proof, every: Everything, dataset: Dataset, least_price: Array, upper: Array
+    proof: PricingProof, every: Everything, dataset: Dataset, least_price: Array, upper: Array
 ) -> Array:
     """Returns for each hypothesis a lower bound on the loss of points of (15) that use it, [U].
 

@@ -12,9 +12,9 @@ from jboost.base import loops
 from jboost.base.types import Array
 from jboost.l0.branch_and_cut import branching, cutting, node_program
 from jboost.l0.branch_and_cut.cutting import Visit
-from jboost.l0.branch_and_cut.node_program import NO, OPEN, YES, Decisions, Pool
+from jboost.l0.branch_and_cut.node_program import NO, OPEN, YES, Decisions, NodePool
 from jboost.l0.votes import local_search
-from jboost.l0.votes.local_search import Vote
+from jboost.l0.votes.local_search import FeasibleVote
 from jboost.lp.simplex import boxes as boxed_simplex
 
 # Relative increases of rho that are tried, so that the vote keeps its margins after rounding.
@@ -22,7 +22,7 @@ _RAISES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 _UNUSED = 1e-6  # a smaller mu is a rounding error of the simplex method
 
 
-def nearest(pool: Pool, seen: Visit) -> Vote:
+def nearest(pool: NodePool, seen: Visit) -> FeasibleVote:
     """The best vote rounded from the solution of a node's program. If no decision is fractional,
     votes for larger margins are tried as well.
     """
@@ -31,7 +31,7 @@ def nearest(pool: Pool, seen: Visit) -> Vote:
     vote = domain.evaluate_near(instance, jnp.where(selected > _UNUSED, votes, 0.0))
     is_whole = ~jnp.any(branching.fractions(pool, seen.decisions, seen.solution) > 0)
 
-    def best_raised() -> Vote:
+    def best_raised() -> FeasibleVote:
         votes = lax.map(
             lambda raise_by: domain.evaluate(instance, _raised(pool, seen, raise_by)),
             jnp.array(_RAISES, vote.loss.dtype),
@@ -43,7 +43,7 @@ def nearest(pool: Pool, seen: Visit) -> Vote:
     return loops.cond(is_whole & ~seen.is_closed, best_raised, lambda: vote)
 
 
-def _raised(pool: Pool, seen: Visit, raise_by: Array) -> Array:
+def _raised(pool: NodePool, seen: Visit, raise_by: Array) -> Array:
     """lambda [U] over the hypotheses used, with larger margins on the examples that are not given
     up, if the simplex method finds such.
     """

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 from jboost.base import brackets
 from jboost.base.numerics import spread, sum_down, times
 from jboost.base.types import Array
-from jboost.l0.branch_and_cut.domains import Simplex
-from jboost.l0.relaxation.cut_rows import Rows
-from jboost.l0.types import Instance
-from jboost.lp.simplex.boxes import Solution
+from jboost.l0.branch_and_cut.domains import SimplexDomain
+from jboost.l0.relaxation.cut_rows import CutRows
+from jboost.l0.types import RelaxationInstance
+from jboost.lp.simplex.boxes import BoxSolution
 
 OPEN, NO, YES = -1, 0, 1
 # Costs are perturbed by different amounts of the order of this power of the rounding unit, which
@@ -38,11 +38,11 @@ class Decisions(NamedTuple):
     splits: Array  # [U // 2] int8
 
 
-class Pool(NamedTuple):
+class NodePool(NamedTuple):
     """The data that all nodes share."""
 
-    instance: Instance  # with the cuts "either"
-    domain: Simplex  # of the votes: a `Simplex` or a `Box`
+    instance: RelaxationInstance  # with the cuts "either"
+    domain: SimplexDomain  # of the votes: a `SimplexDomain` or a `Box`
     # [U] int32 the split of each hypothesis; U // 2 for one that shares it with no other
     split_of: Array
     splits: Array  # [U // 2, U] 1 for the hypotheses of each split, else 0
@@ -51,11 +51,11 @@ class Pool(NamedTuple):
 class CutSet(NamedTuple):
     """The current cuts; rows of unused slots are 0."""
 
-    rows: Rows
+    rows: CutRows
     is_used: Array  # [K] bool
 
 
-class Duals(NamedTuple):
+class NodeDuals(NamedTuple):
     """The duals of the rows, not negative."""
 
     margins: Array  # [m] w
@@ -63,7 +63,7 @@ class Duals(NamedTuple):
     cuts: Array  # [K] v
 
 
-class Proof(NamedTuple):
+class NodeProof(NamedTuple):
     """The lower bounds that duals prove on a node and on its children, rounded down."""
 
     bound: Array  # []
@@ -73,7 +73,7 @@ class Proof(NamedTuple):
     if_kept: Array  # [m]
 
 
-def make_pool(instance: Instance, domain: Simplex) -> Pool:
+def make_pool(instance: RelaxationInstance, domain: SimplexDomain) -> NodePool:
     """The instance with the splits of its hypotheses: u and v belong to one split if H_u = a H_v +
     b on all examples, with a = -1 or +1.
 
@@ -100,20 +100,22 @@ def make_pool(instance: Instance, domain: Simplex) -> Pool:
     members = (split_of[None, :] == jnp.arange(num_columns // 2)[:, None]).astype(
         instance.margins.dtype
     )
-    return Pool(instance, domain, split_of, members)
+    return NodePool(instance, domain, split_of, members)
 
 
-def no_cuts(pool: Pool, capacity: int) -> CutSet:
+def no_cuts(pool: NodePool, capacity: int) -> CutSet:
     """A set of empty slots for cuts."""
     num_examples, num_columns = pool.instance.margins.shape
     dtype = pool.instance.margins.dtype
     return CutSet(
-        Rows(jnp.zeros((capacity, num_columns), dtype), jnp.zeros((capacity, num_examples), dtype)),
+        CutRows(
+            jnp.zeros((capacity, num_columns), dtype), jnp.zeros((capacity, num_examples), dtype)
+        ),
         jnp.zeros((capacity,), bool),
     )
 
 
-def everything_open(pool: Pool) -> Decisions:
+def everything_open(pool: NodePool) -> Decisions:
     """The decisions of the root: all open, but hypotheses without cost are used."""
     num_examples, num_columns = pool.instance.margins.shape
     columns = jnp.where(pool.instance.costs > 0, OPEN, YES).astype(jnp.int8)
@@ -124,7 +126,7 @@ def everything_open(pool: Pool) -> Decisions:
     )
 
 
-def matrix(pool: Pool, cuts: CutSet) -> Array:
+def matrix(pool: NodePool, cuts: CutSet) -> Array:
     """The matrix of all rows."""
     margins = pool.instance.margins
     slack = pool.domain.big(pool.instance) + pool.instance.margin
@@ -156,12 +158,12 @@ def matrix(pool: Pool, cuts: CutSet) -> Array:
     )
 
 
-def cut_rows(rows: Rows) -> Array:
+def cut_rows(rows: CutRows) -> Array:
     """Cuts [C] as rows of the matrix."""
     return jnp.concatenate([jnp.zeros_like(rows.selected), rows.selected, rows.slacks], axis=1)
 
 
-def objective(pool: Pool) -> Array:
+def objective(pool: NodePool) -> Array:
     """The perturbed costs of all variables, in units of the largest weight."""
     instance = pool.instance
     costs = (
@@ -171,7 +173,7 @@ def objective(pool: Pool) -> Array:
     return costs + jnp.finfo(costs.dtype).eps ** _SPREAD * spread(costs.shape[0], costs.dtype)
 
 
-def bounds(pool: Pool, cuts: CutSet, decisions: Decisions) -> tuple[Array, Array]:
+def bounds(pool: NodePool, cuts: CutSet, decisions: Decisions) -> tuple[Array, Array]:
     """The lower and upper bounds of all variables and then of all rows, for the decisions."""
     instance = pool.instance
     dtype, (num_examples, num_columns) = instance.margins.dtype, instance.margins.shape
@@ -205,13 +207,13 @@ def bounds(pool: Pool, cuts: CutSet, decisions: Decisions) -> tuple[Array, Array
     )
 
 
-def may_be_used(pool: Pool, decisions: Decisions) -> Array:
+def may_be_used(pool: NodePool, decisions: Decisions) -> Array:
     """Whether the decisions allow the use of each hypothesis, [U] bool."""
     is_ruled_out = jnp.append(decisions.splits == NO, False)[pool.split_of]
     return pool.instance.is_column & (decisions.columns != NO) & ~is_ruled_out
 
 
-def variables(pool: Pool, solution: Solution) -> tuple[Array, Array, Array]:
+def variables(pool: NodePool, solution: BoxSolution) -> tuple[Array, Array, Array]:
     """The variables lambda [U], mu [U] and xi [m] of a solution."""
     num_examples, num_columns = pool.instance.margins.shape
     votes, selected, slacks = jnp.split(
@@ -220,23 +222,23 @@ def variables(pool: Pool, solution: Solution) -> tuple[Array, Array, Array]:
     return votes, selected, slacks
 
 
-def duals(pool: Pool, solution: Solution) -> Duals:
+def duals(pool: NodePool, solution: BoxSolution) -> NodeDuals:
     """The duals of a solution, in the units of the instance."""
     num_examples, num_columns = pool.instance.margins.shape
     of_rows = solution.reduced_costs[2 * num_columns + num_examples :]
     kept = jnp.where(jnp.isfinite(of_rows), jnp.maximum(of_rows, 0.0), 0.0) * pool.instance.unit
     margins, _, rest = jnp.split(kept, [num_examples, num_examples + num_columns + 1])
     splits, cuts = jnp.split(rest, [num_columns // 2])
-    return Duals(jnp.where(pool.instance.weights > 0, margins, 0.0), splits, cuts)
+    return NodeDuals(jnp.where(pool.instance.weights > 0, margins, 0.0), splits, cuts)
 
 
-def split_places(pool: Pool) -> Array:
+def split_places(pool: NodePool) -> Array:
     """The indices of the sums over splits among variables and rows, [U // 2]."""
     num_examples, num_columns = pool.instance.margins.shape
     return 3 * num_columns + 2 * num_examples + 1 + jnp.arange(num_columns // 2, dtype=jnp.int32)
 
 
-def cut_places(pool: Pool, capacity: int) -> Array:
+def cut_places(pool: NodePool, capacity: int) -> Array:
     """The indices of the cuts among variables and rows, [K]."""
     num_examples, num_columns = pool.instance.margins.shape
     return (
@@ -248,7 +250,7 @@ def cut_places(pool: Pool, capacity: int) -> Array:
     )
 
 
-def prove(pool: Pool, cuts: CutSet, decisions: Decisions, duals: Duals) -> Proof:
+def prove(pool: NodePool, cuts: CutSet, decisions: Decisions, duals: NodeDuals) -> NodeProof:
     """The bounds that duals prove: the Lagrangian at its minimum, where mu and xi are at the better
     end of their intervals, and lambda is where the domain has its least.
 
@@ -286,7 +288,7 @@ def prove(pool: Pool, cuts: CutSet, decisions: Decisions, duals: Duals) -> Proof
         ]
     )
     bound = brackets.bracket_dot(terms, by)[0]
-    return Proof(
+    return NodeProof(
         bound,
         jnp.where(is_free, sum_down(bound, of_domain.if_used), bound),
         jnp.where(is_free, sum_down(bound, of_domain.if_unused), bound),
@@ -301,7 +303,7 @@ def _less(prices: Array, entries: Array, values: Array) -> tuple[Array, Array]:
     return brackets.bracket_dot(left, jnp.append(1.0, -values)[None, :])
 
 
-def _unpaid(pool: Pool, slacks: Array, v: Array, w: Array) -> tuple[Array, Array]:
+def _unpaid(pool: NodePool, slacks: Array, v: Array, w: Array) -> tuple[Array, Array]:
     """weights - (big + rho) w - slacks' v, [m], rounded down and up."""
     instance, ones = pool.instance, jnp.ones_like(w)[:, None]
     big = pool.domain.big(instance)

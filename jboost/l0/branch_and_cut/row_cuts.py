@@ -28,8 +28,8 @@ from jboost.base import brackets
 from jboost.base.numerics import times
 from jboost.base.types import Array
 from jboost.l0.relaxation import cuts as pair_cuts
-from jboost.l0.relaxation.cut_rows import Rows
-from jboost.l0.types import Cuts, Instance
+from jboost.l0.relaxation.cut_rows import CutRows
+from jboost.l0.types import CutIndices, RelaxationInstance
 
 _LEAST_WEIGHT = 1e-5  # a row with a smaller share of the sum of the weights is left out
 _LEAST_RISE = 1e-3  # least difference b - s, relative to rho, as coefficients are divided by it
@@ -46,7 +46,9 @@ def usable(row_weights: Array) -> Array:
     return jnp.where(shares > _LEAST_WEIGHT, shares, 0.0)
 
 
-def from_margins(instance: Instance, slack: Array, row_weights: Array, levels: Array) -> Rows:
+def from_margins(
+    instance: RelaxationInstance, slack: Array, row_weights: Array, levels: Array
+) -> CutRows:
     """The cuts of `usable` weights [C, m] at levels [C]; `slack` [] is the coefficient of xi in the
     margin rows, 1 + rho above. All coefficients are 1 if the level is not
     below b, which is trivially valid.
@@ -65,11 +67,11 @@ def from_margins(instance: Instance, slack: Array, row_weights: Array, levels: A
             amounts > 0, jnp.minimum(amounts * raised, 1.0), jnp.where(is_below, 0.0, 1.0)
         )
 
-    return Rows(share(edges - levels[:, None]), share(slack * row_weights))
+    return CutRows(share(edges - levels[:, None]), share(slack * row_weights))
 
 
 def best_levels(
-    instance: Instance,
+    instance: RelaxationInstance,
     slack: Array,
     num_levels: int,
     row_weights: Array,
@@ -99,7 +101,7 @@ def best_levels(
     return levels, jnp.where(jnp.any(row_weights > 0, axis=1), violations, -jnp.inf)
 
 
-def are_new(rows: Rows) -> Array:
+def are_new(rows: CutRows) -> Array:
     """Whether each row [C] differs from all rows before it, [C] bool."""
     both = jnp.concatenate(rows, axis=1)
     is_same = jax.vmap(lambda one: jnp.all(jnp.abs(both - one[None, :]) < 1e-4, axis=1))(both)
@@ -107,8 +109,8 @@ def are_new(rows: Rows) -> Array:
 
 
 def violated_pairs(
-    instance: Instance, selected: Array, slacks: Array, *, most: int, max_entries: int
-) -> tuple[Cuts, Array]:
+    instance: RelaxationInstance, selected: Array, slacks: Array, *, most: int, max_entries: int
+) -> tuple[CutIndices, Array]:
     """The `most` pair cuts with the largest violations, and their violations; at most one for each
     example.
     """
@@ -121,4 +123,4 @@ def violated_pairs(
         is_repeat | (required.partner >= num_examples), -jnp.inf, required.least - slacks
     )
     worst, examples = lax.top_k(violation, min(most, num_examples))
-    return Cuts(examples.astype(jnp.int32), required.partner[examples]), worst
+    return CutIndices(examples.astype(jnp.int32), required.partner[examples]), worst

@@ -27,14 +27,14 @@ from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation
 from jboost.l0.branch_and_cut import branching, cutting, incumbents, node_program
 from jboost.l0.branch_and_cut.cutting import Engine, Goal
-from jboost.l0.branch_and_cut.domains import Simplex
-from jboost.l0.branch_and_cut.node_program import NO, YES, Decisions, Pool
+from jboost.l0.branch_and_cut.domains import SimplexDomain
+from jboost.l0.branch_and_cut.node_program import NO, YES, Decisions, NodePool
 from jboost.l0.votes import local_search
-from jboost.l0.votes.local_search import Vote
+from jboost.l0.votes.local_search import FeasibleVote
 from jboost.search import stack
 from jboost.search.stack import Stack
 
-_SIMPLEX = Simplex()
+_SIMPLEX = SimplexDomain()
 # What the checksum of a state is of.
 _PARTS = "outputs, labels, costs, weights, masks, margin (or `largest`) or cutoff"
 
@@ -132,11 +132,11 @@ class Data(NamedTuple):
     margin: Array  # []
 
 
-class State(NamedTuple):
+class ExactState(NamedTuple):
     """The state of the search between two batches."""
 
     stack: Stack
-    best: Vote
+    best: FeasibleVote
     goal: Array  # [] the lesser of the loss of `best` and the cutoff
     floor: Array  # [] the least bound of the nodes that were dropped
     num_nodes: Array  # [] int32
@@ -144,7 +144,7 @@ class State(NamedTuple):
     checksum: Array  # [] uint32 of the data, the domain and the cutoff
 
 
-class Info(NamedTuple):
+class BranchAndCutInfo(NamedTuple):
     """The progress after a batch."""
 
     num_nodes: Array  # [] int32, so far
@@ -168,7 +168,7 @@ def solve_exact(
     cutoff: ArrayLike | None = None,
     config: ExactConfig | None = None,
     on_step: OnStep | None = None,
-    initial: State | None = None,
+    initial: ExactState | None = None,
 ) -> Exact:
     """Solves (15) of Goldberg and Eckstein (2009) over a pool by branch and cut.
 
@@ -196,10 +196,10 @@ def solve_exact(
       config: static sizes.
       on_step: called with (state, info) after each batch, on the host. If it returns False, the
         search ends with status TIME_LIMIT. Not allowed under jit or vmap.
-      initial: a `State` to continue from, which `on_step` received for the same problem and cutoff;
-        None for a search from the root. A state of another problem is refused. The result equals,
-        bit for bit, that of a search with an `on_step` that never stops it. `config.max_batches`
-        counts from here.
+      initial: an `ExactState` to continue from, which `on_step` received for the same problem and
+        cutoff; None for a search from the root. A state of another problem is refused. The result
+        equals, bit for bit, that of a search with an `on_step` that never stops it.
+        `config.max_batches` counts from here.
 
     Returns:
       An `Exact`. The bound is valid for the statuses ITERATION_LIMIT, CAPACITY_LIMIT, TIME_LIMIT
@@ -256,9 +256,9 @@ def search_pool(
     cutoff: Array,
     *,
     config: ExactConfig,
-    domain: Simplex = _SIMPLEX,
+    domain: SimplexDomain = _SIMPLEX,
     on_step: OnStep | None = None,
-    initial: State | None = None,
+    initial: ExactState | None = None,
 ) -> Exact:
     """`solve_exact` for validated arrays. With the domain `Box`, `data.margin` is 1 / K, and the
     result is that of (9) in units of K.
@@ -288,28 +288,28 @@ def search_pool(
     return _finish(pool, state, tolerance, is_valid, jnp.asarray(not goes_on), config=config)
 
 
-def _checksum(data: Data, domain: Simplex, cutoff: Array) -> Array:
+def _checksum(data: Data, domain: SimplexDomain, cutoff: Array) -> Array:
     """A checksum of what the bounds of a state hold for."""
     name = np.frombuffer(type(domain).__name__.encode(), np.uint8)
     found = checksums.of_arrays(name, *jax.tree.leaves((data, domain, cutoff)))
     return jnp.asarray(found, jnp.uint32)
 
 
-def _validate_initial(initial: State, first: State) -> State:
+def _validate_initial(initial: ExactState, first: ExactState) -> ExactState:
     """The state to continue from. Raises ValueError unless it is one of the same problem."""
-    given: State = check.like("initial", initial, first, kind="jboost.l0.ExactState")
+    given: ExactState = check.like("initial", initial, first, kind="jboost.l0.ExactState")
     checksums.require_same(given.checksum, first.checksum, parts=(_PARTS,), what="search")
     return given
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
 def _search(
-    data: Data, domain: Simplex, tolerance: Array, cutoff: Array, *, config: ExactConfig
+    data: Data, domain: SimplexDomain, tolerance: Array, cutoff: Array, *, config: ExactConfig
 ) -> Exact:
     """The whole search as one compiled program."""
     pool, state, is_valid = _begin(data, domain, cutoff, config=config)
 
-    def step(state: State) -> State:
+    def step(state: ExactState) -> ExactState:
         return _step(pool, state, tolerance, config)
 
     last, _ = loops.bounded_loop(
@@ -320,8 +320,8 @@ def _search(
 
 @devices.host_jit(static_argnames=("config",))
 def _begin(
-    data: Data, domain: Simplex, cutoff: Array, *, config: ExactConfig
-) -> tuple[Pool, State, Array]:
+    data: Data, domain: SimplexDomain, cutoff: Array, *, config: ExactConfig
+) -> tuple[NodePool, ExactState, Array]:
     """The pool, the state with the root on the stack, and whether all values are valid. The stack
     is empty if there is nothing to search.
     """
@@ -335,7 +335,7 @@ def _begin(
     engine = cutting.start(pool, _num_cuts(config, data.outputs.shape))
     return (
         pool,
-        State(
+        ExactState(
             nodes,
             best,
             jnp.minimum(best.loss, cutoff),
@@ -352,20 +352,22 @@ def _num_cuts(config: ExactConfig, shape: tuple[int, ...]) -> int:
     return max(shape[0] + 2 * shape[1], 64) if config.num_cuts is None else config.num_cuts
 
 
-def _unfinished(state: State, config: ExactConfig) -> Array:
+def _unfinished(state: ExactState, config: ExactConfig) -> Array:
     return (state.stack.count > 0) & (state.stack.count <= config.capacity)
 
 
 @devices.host_jit(static_argnames=("config",))
 def _advance(
-    pool: Pool, state: State, tolerance: Array, *, config: ExactConfig
-) -> tuple[State, Info]:
+    pool: NodePool, state: ExactState, tolerance: Array, *, config: ExactConfig
+) -> tuple[ExactState, BranchAndCutInfo]:
     """One batch, for a loop on the host."""
     after = _step(pool, state, tolerance, config)
-    return after, Info(after.num_nodes, after.stack.count, _lower_bound(pool, after), after.goal)
+    return after, BranchAndCutInfo(
+        after.num_nodes, after.stack.count, _lower_bound(pool, after), after.goal
+    )
 
 
-def _lower_bound(pool: Pool, state: State) -> Array:
+def _lower_bound(pool: NodePool, state: ExactState) -> Array:
     is_left = jnp.arange(state.stack.nodes.bound.shape[0]) < state.stack.count
     left = jnp.min(jnp.where(is_left, state.stack.nodes.bound, jnp.inf))
     attained = state.goal * (1 - _rounding(sum(pool.instance.margins.shape), left.dtype))
@@ -374,8 +376,8 @@ def _lower_bound(pool: Pool, state: State) -> Array:
 
 @devices.host_jit(static_argnames=("config",))
 def _finish(
-    pool: Pool,
-    last: State,
+    pool: NodePool,
+    last: ExactState,
     tolerance: Array,
     is_valid: Array,
     is_stopped: Array,
@@ -406,13 +408,13 @@ class _Batch(NamedTuple):
     """The state that is passed from one node of a batch to the next."""
 
     engine: Engine
-    best: Vote
-    lead: Vote  # the best vote rounded from a program of this batch
+    best: FeasibleVote
+    lead: FeasibleVote  # the best vote rounded from a program of this batch
     goal: Array  # []
     floor: Array  # []
 
 
-def _step(pool: Pool, state: State, tolerance: Array, config: ExactConfig) -> State:
+def _step(pool: NodePool, state: ExactState, tolerance: Array, config: ExactConfig) -> ExactState:
     """One batch, nodes of the least bounds first: computes their bounds, updates the best vote, and
     puts the children of nodes that may contain a better one on the stack.
     """
@@ -448,7 +450,7 @@ def _step(pool: Pool, state: State, tolerance: Array, config: ExactConfig) -> St
     searched = pool.domain.reevaluated(pool.instance, searched)
     best = local_search.better(batch.best, searched)
     num_nodes = state.num_nodes + jnp.sum(is_node, dtype=jnp.int32)
-    return State(
+    return ExactState(
         after,
         best,
         jnp.minimum(batch.goal, best.loss),
@@ -465,7 +467,7 @@ def _skipped(batch: _Batch, node: _Node, is_node: Array) -> _Batch:
 
 
 def _process(
-    pool: Pool, batch: _Batch, node: _Node, goal: Goal, max_rounds: Array, config: ExactConfig
+    pool: NodePool, batch: _Batch, node: _Node, goal: Goal, max_rounds: Array, config: ExactConfig
 ) -> tuple[_Batch, tuple[_Node, _Node, Array]]:
     """Processes a node. Returns the batch after it, its two children, and whether they exist."""
     seen = cutting.visit(
@@ -483,7 +485,7 @@ def _process(
     after = cutting.make_goal(pool, found, goal.tolerance)
     goes_on = seen.bound < after.closing
 
-    def choose() -> branching.Candidate:
+    def choose() -> branching.BranchingCandidate:
         return branching.choose(
             pool,
             seen.engine.cuts,

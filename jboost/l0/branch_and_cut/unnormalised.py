@@ -22,7 +22,7 @@ from jboost.l0.branch_and_cut.solve import (
     Data,
     Exact,
     ExactConfig,
-    State,
+    ExactState,
     search_pool,
     validate_tolerance,
 )
@@ -43,7 +43,7 @@ def solve_exact_unnormalised(
     cutoff: ArrayLike | None = None,
     config: ExactConfig | None = None,
     on_step: OnStep | None = None,
-    initial: State | None = None,
+    initial: ExactState | None = None,
 ) -> Exact:
     """Solves (9) of Goldberg and Eckstein (2009) over a pool by branch and cut: errors plus costs
     of hypotheses, with votes that are not normalised and without a margin rho.

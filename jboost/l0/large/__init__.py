@@ -6,17 +6,16 @@ Users call `fit`, which makes a `table`; `run` holds the loop. A round is in `re
 from `greedy` and `votes`; `state` holds what a fit continues from.
 """
 
-from jboost.l0.large.cross_validation import ChoiceState as LargeChoiceState
-from jboost.l0.large.cross_validation import LargeChoice, choose_large
+from jboost.l0.large.cross_validation import LargeChoice, LargeChoiceState, choose_large
 from jboost.l0.large.fit import LargeCertificate, RelaxedPoint, fit_large
-from jboost.l0.large.run import Info
-from jboost.l0.large.state import State as LargeState
+from jboost.l0.large.run import LargeFitInfo
+from jboost.l0.large.state import LargeState
 
 __all__ = [
-    "Info",
     "LargeCertificate",
     "LargeChoice",
     "LargeChoiceState",
+    "LargeFitInfo",
     "LargeState",
     "RelaxedPoint",
     "choose_large",

@@ -22,7 +22,7 @@ from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.l0.large import table
 from jboost.l0.large.fit import fit_large
 from jboost.l0.large.run import Clock
-from jboost.l0.large.state import State
+from jboost.l0.large.state import LargeState
 from jboost.l0.votes.local_search import SearchConfig
 from jboost.learners.monomials import Monomials
 
@@ -48,12 +48,12 @@ class LargeChoice(NamedTuple):
     status: Array  # [] int32, that of `fit`; TIME_LIMIT if cross-validation ended early
 
 
-class ChoiceState(NamedTuple):
+class LargeChoiceState(NamedTuple):
     """The state of `jboost.l0.choose_large`, from which it continues as `initial`."""
 
     errors: np.ndarray  # [F, O, R, K, L] of each fold, NaN where not yet fitted
     num_done: int  # of the orders of all folds, in this order
-    fit: State | None  # of the last fit; None before its first round
+    fit: LargeState | None  # of the last fit; None before its first round
     max_orders: np.ndarray  # [O]
     max_rules: np.ndarray  # [R], 0 for any number
     kappas: np.ndarray  # [K]
@@ -75,9 +75,9 @@ class _Grid:
     def shape(self) -> tuple[int, int, int, int]:
         return len(self.max_orders), len(self.max_rules), len(self.kappas), len(self.margins)
 
-    def begin(self, num_folds: int, data: int, costs: int) -> ChoiceState:
+    def begin(self, num_folds: int, data: int, costs: int) -> LargeChoiceState:
         """The state before the first fold, for data and costs of these checksums."""
-        return ChoiceState(
+        return LargeChoiceState(
             np.full((num_folds, *self.shape), np.nan),
             0,
             None,
@@ -108,7 +108,7 @@ def choose_large(
     tolerance: float = 1e-2,
     time_limit: float | None = None,
     on_step: OnStep | None = None,
-    initial: ChoiceState | None = None,
+    initial: LargeChoiceState | None = None,
 ) -> LargeChoice:
     """Chooses the options of `fit_large` by stratified cross-validation, and fits all examples.
 
@@ -134,10 +134,11 @@ def choose_large(
       tolerance: as for `fit_large`, for the fit of all examples.
       time_limit: seconds; cross-validation takes at most 60 % of it. A fit of a fold that exceeds
         them is ended and left out; a step or compilation in progress is completed.
-      on_step: called with (state, text) after each fold of an order, with (None, `Info`) after each
-        step of a fit in a fold, and with (state, `Info`) as for `fit_large` in the last fit. If it
-        returns False in a fold, cross-validation ends with the fits so far, without the one in
-        progress, and the last fit begins. If it returns False in the last fit, that ends too.
+      on_step: called with (state, text) after each fold of an order, with (None, `LargeFitInfo`)
+        after each step of a fit in a fold, and with (state, `LargeFitInfo`) as for `fit_large` in
+        the last fit. If it returns False in a fold, cross-validation ends with the fits so far,
+        without the one in progress, and the last fit begins. If it returns False in the last fit,
+        that ends too.
       initial: a `jboost.l0.LargeChoiceState` from which to continue, as passed to `on_step` of a
         choice with the same arguments; None for a choice from the beginning. A state of other
         rows, folds, candidates or costs of the learners is refused. `tolerance` and `max_rounds`
@@ -190,7 +191,7 @@ def choose_large(
     order, rules = grid.max_orders[position[0]], grid.max_rules[position[1]]
     kappa, margin = grid.kappas[position[2]], grid.margins[position[3]]
 
-    def watch(state: State | None, info: Any) -> bool:
+    def watch(state: LargeState | None, info: Any) -> bool:
         return loops.goes_on(on_step, begun._replace(errors=errors.copy(), fit=state), info)
 
     fitted = fit_large(
@@ -318,11 +319,11 @@ def _checksum_of_costs(
     )
 
 
-def _validate_initial(initial: Any, begun: ChoiceState) -> ChoiceState:
+def _validate_initial(initial: Any, begun: LargeChoiceState) -> LargeChoiceState:
     """A copy of a state. Raises ValueError, naming what differs, unless it is one of the choice
     that has begun.
     """
-    if not isinstance(initial, ChoiceState):
+    if not isinstance(initial, LargeChoiceState):
         raise ValueError(
             f"initial is a {type(initial).__name__}: expected a jboost.l0.LargeChoiceState, as"
             " `on_step` of the same choice received it"
@@ -357,7 +358,7 @@ def _shown(name: str, values: np.ndarray) -> tuple[Any, ...]:
 
 
 def _fill(
-    begun: ChoiceState,
+    begun: LargeChoiceState,
     dataset: Dataset,
     make_learner: Callable[[int, float], Monomials],
     grid: _Grid,
@@ -365,7 +366,7 @@ def _fill(
     fold_features: Sequence[np.ndarray] | None,
     clock: Clock,
     on_step: OnStep | None,
-) -> ChoiceState:
+) -> LargeChoiceState:
     """Writes the errors [F, O, R, K, L] of a state, one order of a fold after the other. The first
     `num_done` of these are known. Returns the state when all are known, when the time is up, or
     when `on_step` ends the loop.
@@ -415,7 +416,7 @@ def _error(
     if clock.left <= 0:
         return None
 
-    def watch(state: State | None, info: Any) -> bool:
+    def watch(state: LargeState | None, info: Any) -> bool:
         nonlocal is_stopped
         is_stopped = not loops.goes_on(on_step, None, info)
         return not is_stopped

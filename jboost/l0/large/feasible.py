@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from jboost.l0.large import separation
-from jboost.l0.large.proof import Table
+from jboost.l0.large.proof import MonomialTable
 from jboost.l0.large.separation import Violated
-from jboost.l0.large.votes import Columns
+from jboost.l0.large.votes import SignedMonomials
 
 _CHEAP_PASS = 4_000_000_000  # up to so many products a pass, further passes tighten the slacks
 # With more products a pass, columns of small mu are left out of the point.
@@ -24,7 +24,7 @@ _CAUTION = 1e-12  # a margin for rounding in float64
 class PrimalPoint(NamedTuple):
     """A point of the relaxation that satisfies all margins and cuts, up to rounding in float64."""
 
-    columns: Columns  # [a]
+    columns: SignedMonomials  # [a]
     coefficients: np.ndarray  # [a] lambda
     constants: np.ndarray  # [2]
     selected: np.ndarray  # [a] mu
@@ -34,7 +34,7 @@ class PrimalPoint(NamedTuple):
 class MasterPoint(NamedTuple):
     """Columns with lambda and mu, and initial slacks."""
 
-    columns: Columns  # [a]
+    columns: SignedMonomials  # [a]
     covered: np.ndarray  # [m, a] uint8
     coefficients: np.ndarray  # [a] lambda
     constants: np.ndarray  # [2]
@@ -42,7 +42,7 @@ class MasterPoint(NamedTuple):
     slacks: np.ndarray  # [m]
 
 
-def on_all_rows(table: Table, given: MasterPoint) -> MasterPoint:
+def on_all_rows(table: MonomialTable, given: MasterPoint) -> MasterPoint:
     """A point of the master over some rows, extended to all rows of a table. Slacks are 0."""
     return given._replace(
         covered=table.covers(given.columns.monomials), slacks=np.zeros(len(table.labels))
@@ -50,7 +50,7 @@ def on_all_rows(table: Table, given: MasterPoint) -> MasterPoint:
 
 
 def near(
-    table: Table, given: MasterPoint, *, is_either: bool
+    table: MonomialTable, given: MasterPoint, *, is_either: bool
 ) -> tuple[float, PrimalPoint, Violated]:
     """A feasible point of the relaxation near a point of the master.
 
@@ -74,7 +74,7 @@ def near(
             side.group_of, weights=table.weights[side.members], minlength=len(side.rows)
         )
         classes.append(_Class(side, needs, lowest, weights))
-    pairs = separation.Pairs(
+    pairs = separation.GroupPairs(
         _open_groups(classes[0]).side,
         _open_groups(classes[1]).side,
         columns.signs,
@@ -97,8 +97,8 @@ def near(
 
 
 def _represented_by_least(
-    side: separation.Side, slacks: np.ndarray
-) -> tuple[separation.Side, np.ndarray]:
+    side: separation.ClassGroups, slacks: np.ndarray
+) -> tuple[separation.ClassGroups, np.ndarray]:
     """The groups, each represented by its row of least slack, and these slacks [g]. The cuts of
     that row are the most violated ones of the group.
     """
@@ -109,8 +109,8 @@ def _represented_by_least(
 
 
 def _limit_columns(
-    table: Table, given: MasterPoint
-) -> tuple[MasterPoint, tuple[separation.Side, separation.Side]]:
+    table: MonomialTable, given: MasterPoint
+) -> tuple[MasterPoint, tuple[separation.ClassGroups, separation.ClassGroups]]:
     """The columns of largest mu, as many as keep a pass over all pairs affordable, and the groups
     of rows that agree on them.
     """
@@ -126,7 +126,7 @@ def _limit_columns(
         if products <= _LARGEST_PASS or size <= _LEAST_COLUMNS:
             break
         size //= 2
-    columns = Columns(given.columns.monomials[:size], given.columns.signs[:size])
+    columns = SignedMonomials(given.columns.monomials[:size], given.columns.signs[:size])
     fewer = given._replace(
         columns=columns,
         covered=covered,
@@ -139,7 +139,7 @@ def _limit_columns(
 class _Class(NamedTuple):
     """The groups of one class, and their slacks."""
 
-    side: separation.Side
+    side: separation.ClassGroups
     needs: np.ndarray  # [g] the slacks that the margins require
     lowest: np.ndarray  # [g] the larger of these and of the master's slacks
     weights: np.ndarray  # [g]
@@ -158,7 +158,7 @@ def _open_groups(one: _Class) -> _Class:
 
 
 def _satisfy_all_cuts(
-    pairs: separation.Pairs, classes: list[_Class]
+    pairs: separation.GroupPairs, classes: list[_Class]
 ) -> tuple[list[np.ndarray], Violated]:
     """Slacks of the groups of both classes that satisfy all cuts, and the pairs that the lowest
     slacks violate.

@@ -21,12 +21,12 @@ from jboost.base.types import ArrayLike, Dataset
 from jboost.l0.driver import validate_search
 from jboost.l0.large import solutions
 from jboost.l0.large.feasible import PrimalPoint
-from jboost.l0.large.proof import Proven, Table
+from jboost.l0.large.proof import MonomialTable, TableBound
 from jboost.l0.large.run import Clock, FewRules, Run, Solution, in_time
-from jboost.l0.large.state import State, restore, validate
+from jboost.l0.large.state import LargeState, restore, validate
 from jboost.l0.large.table import make_table
-from jboost.l0.large.votes import Columns
-from jboost.l0.pricing import Proof
+from jboost.l0.large.votes import SignedMonomials
+from jboost.l0.pricing import PricingProof
 from jboost.l0.votes.vertex import VertexConfig
 from jboost.learners.monomials import Monomial, Monomials
 
@@ -54,8 +54,8 @@ class LargeCertificate(NamedTuple):
     example_weights: np.ndarray  # [m] w
     integer_lower_bound: np.ndarray  # [] of (15), proven by `integer_proof`
     integer_upper_bound: np.ndarray  # [] of (15), attained by the votes of the ensemble
-    proof: Proof
-    integer_proof: Proof
+    proof: PricingProof
+    integer_proof: PricingProof
     point: RelaxedPoint
 
 
@@ -73,7 +73,7 @@ def fit_large(
     search: FewRules | Solution | None = None,
     time_limit: float | None = None,
     on_step: OnStep | None = None,
-    initial: State | None = None,
+    initial: LargeState | None = None,
 ) -> Fit:
     """Fits L0-RBoost to tables of up to a million rows, with monomials of one to three literals.
 
@@ -110,8 +110,8 @@ def fit_large(
         progress is completed. A compilation in progress is not waited for, but it cannot be
         interrupted: it goes on in a thread, and a Python that exits waits for its end. If the limit
         comes before any rule, the vote is the better constant, and the lower bounds are 0.
-      on_step: called with (None, `Info`) after each rule of the first vote, and with (state,
-        `Info`) after each round. If it returns False, the fit ends with TIME_LIMIT.
+      on_step: called with (None, `LargeFitInfo`) after each rule of the first vote, and with
+        (state, `LargeFitInfo`) after each round. If it returns False, the fit ends with TIME_LIMIT.
       initial: a `jboost.l0.LargeState` from which to continue, as passed to `on_step` of a fit with
         the same data set, learner and options; None for a fit from the beginning. A state of
         other rows, costs, margin or `max_hypotheses` is refused. `time_limit` counts from this
@@ -139,7 +139,7 @@ def fit_large(
     >>> bool(fitted.certificate.lower_bound <= fitted.certificate.upper_bound)
     True
     """
-    before = initial.seconds if isinstance(initial, State) else 0.0
+    before = initial.seconds if isinstance(initial, LargeState) else 0.0
     clock = Clock(time_limit, before)
     rho, config = _check_options(
         learner, margin, tolerance, max_rounds, max_columns, max_cuts, search, time_limit, on_step
@@ -271,7 +271,7 @@ def _conclude(run: Run, learner: Monomials, rows: np.ndarray, num_rows: int, sta
     )
 
 
-def _hypotheses(table: Table, columns: Columns) -> Monomial:
+def _hypotheses(table: MonomialTable, columns: SignedMonomials) -> Monomial:
     """Monomials [k] as literals [k, N] and signs [k]."""
     literals = np.zeros((len(columns.signs), table.literals.num_literals // 2), np.int8)
     indices = np.arange(len(columns.signs))
@@ -281,15 +281,17 @@ def _hypotheses(table: Table, columns: Columns) -> Monomial:
     return Monomial(literals, columns.signs)
 
 
-def _proof(proven: Proven | None, rows: np.ndarray, num_rows: int) -> Proof:
+def _proof(proven: TableBound | None, rows: np.ndarray, num_rows: int) -> PricingProof:
     """A proof by rows of the data set. Without duals it proves the bound 0."""
     weights, zero = np.zeros(num_rows), np.zeros(())
     if proven is None or proven.bound <= 0:
-        return Proof(zero, weights, np.zeros((0, 2), np.int32), np.zeros(0), zero, zero, zero)
+        return PricingProof(
+            zero, weights, np.zeros((0, 2), np.int32), np.zeros(0), zero, zero, zero
+        )
     duals = proven.duals
     weights[rows[: len(duals.example_weights)]] = duals.example_weights
     pairs = np.stack([rows[duals.cuts.inside], rows[duals.cuts.outside]], axis=1).astype(np.int32)
-    return Proof(
+    return PricingProof(
         np.asarray(proven.bound),
         weights,
         pairs,
@@ -301,11 +303,11 @@ def _proof(proven: Proven | None, rows: np.ndarray, num_rows: int) -> Proof:
 
 
 def _point(
-    table: Table, point: PrimalPoint | None, rows: np.ndarray, num_rows: int
+    table: MonomialTable, point: PrimalPoint | None, rows: np.ndarray, num_rows: int
 ) -> RelaxedPoint:
     slacks = np.zeros(num_rows)
     if point is None:
-        nothing = Columns(np.zeros(0, np.int64), np.zeros(0, np.int8))
+        nothing = SignedMonomials(np.zeros(0, np.int64), np.zeros(0, np.int8))
         return RelaxedPoint(
             _hypotheses(table, nothing), np.zeros(0), np.full(2, 0.5), np.zeros(0), slacks
         )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jboost.l0.large import separation
-from jboost.l0.large.proof import Table
+from jboost.l0.large.proof import MonomialTable
 from jboost.monomials import products
 
 _RIDGE = 1e-3  # the ridge penalty of the votes, which keeps them finite on separable data
@@ -23,7 +23,7 @@ _NUM_STEPS = 12  # the largest number of steps of Newton's method
 _LARGEST_STEP = 4.0  # the largest change of a vote in a step, since the steps have no line search
 
 
-class Rules(NamedTuple):
+class GreedyRules(NamedTuple):
     """Monomials and signed votes. A score is the constant plus the votes of the rules that hold."""
 
     columns: np.ndarray  # [k] int64, indices into the list of all monomials
@@ -32,7 +32,7 @@ class Rules(NamedTuple):
     loss: float  # logistic, of the votes
 
 
-def extend(table: Table, rules: Rules) -> Rules:
+def extend(table: MonomialTable, rules: GreedyRules) -> GreedyRules:
     """The rules with the one of the greatest gain added, and all votes refitted."""
     covered = table.covers(rules.columns)
     scores = covered @ rules.votes + rules.constant
@@ -45,18 +45,18 @@ def extend(table: Table, rules: Rules) -> Rules:
     gains[rules.columns] = -1
     gains[table.costs == np.inf] = -1
     best = int(np.argmax(gains))
-    longer = Rules(
+    longer = GreedyRules(
         np.append(rules.columns, best), np.append(rules.votes, 0.0), rules.constant, rules.loss
     )
     return refit(table, longer)
 
 
-def without_rules(table: Table) -> Rules:
+def without_rules(table: MonomialTable) -> GreedyRules:
     """The best constant score."""
-    return refit(table, Rules(np.zeros(0, np.int64), np.zeros(0), 0.0, np.inf))
+    return refit(table, GreedyRules(np.zeros(0, np.int64), np.zeros(0), 0.0, np.inf))
 
 
-def refit(table: Table, rules: Rules) -> Rules:
+def refit(table: MonomialTable, rules: GreedyRules) -> GreedyRules:
     """The votes of least logistic loss, by Newton's method on the patterns of the rules."""
     covered = table.covers(rules.columns)
     both = np.concatenate([covered, (table.labels > 0)[:, None]], axis=1).astype(np.uint8)
@@ -76,10 +76,10 @@ def refit(table: Table, rules: Rules) -> Rules:
         if float(np.abs(step).max()) < 1e-6:
             break
     loss = float(weights @ np.logaddexp(0, -labels * (design @ votes)))
-    return Rules(rules.columns, votes[:-1], float(votes[-1]), loss)
+    return GreedyRules(rules.columns, votes[:-1], float(votes[-1]), loss)
 
 
-def exchanges(table: Table, rules: Rules) -> Iterator[Rules]:
+def exchanges(table: MonomialTable, rules: GreedyRules) -> Iterator[GreedyRules]:
     """Tries once for each rule to exchange it for the best other rule; yields the rules so far.
 
     An exchange is kept if it lowers the loss. The new rule is then the last one, so that the next
@@ -95,7 +95,7 @@ def exchanges(table: Table, rules: Rules) -> Iterator[Rules]:
         yield rules
 
 
-def _exchange(table: Table, rules: Rules, index: int) -> Rules:
+def _exchange(table: MonomialTable, rules: GreedyRules, index: int) -> GreedyRules:
     """The rules with the one at `index` replaced by the best other one."""
     kept = np.arange(len(rules.columns)) != index
     fewer = refit(table, rules._replace(columns=rules.columns[kept], votes=rules.votes[kept]))

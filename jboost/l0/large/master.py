@@ -33,7 +33,7 @@ _SHARE_OF_FEW = 4
 TABLE_DTYPE = np.dtype("int8")
 
 
-class Program(NamedTuple):
+class MasterProgram(NamedTuple):
     """The master over n rows, U columns and K cuts. Weights of rows are at most about 1."""
 
     margins: Array  # [n, U] y_i H_iu: -1, 0 or 1, of any dtype
@@ -49,7 +49,7 @@ class Program(NamedTuple):
     margin: Array  # [] rho
 
 
-def nothing(num_rows: int, num_columns: int, num_cuts: int) -> Program:
+def nothing(num_rows: int, num_columns: int, num_cuts: int) -> MasterProgram:
     """An empty program of these sizes, with which the master is compiled."""
     rows, columns, cuts = (np.zeros(size, np.float32) for size in (num_rows, num_columns, num_cuts))
     zero, ends = np.zeros((), np.float32), np.zeros(num_cuts, np.int32)
@@ -57,10 +57,10 @@ def nothing(num_rows: int, num_columns: int, num_cuts: int) -> Program:
         np.zeros((num_rows, num_columns), TABLE_DTYPE),
         np.zeros((num_cuts, num_columns), TABLE_DTYPE),
     )
-    return Program(*tables, ends, ends, cuts, columns, zero, rows, rows, columns > 0, zero)
+    return MasterProgram(*tables, ends, ends, cuts, columns, zero, rows, rows, columns > 0, zero)
 
 
-class Point(NamedTuple):
+class MasterIterate(NamedTuple):
     """The primal and the dual variables."""
 
     coefficients: Array  # [U + 2] lambda, the constants +1 and -1 last
@@ -82,8 +82,9 @@ class _Parts(NamedTuple):
     used_serves: Array  # [] int32, the index of the smallest one without other cuts and columns
 
 
-class _State(NamedTuple):
-    # [.] a `Point` as one vector, since few long operations compile faster than many short ones
+class _MasterState(NamedTuple):
+    # [.] a `MasterIterate` as one vector, since few long operations compile faster than many short
+    # ones
     point: Array
     anchor: Array  # [.] of the last restart
     moved: Array  # [.] the last point after one step
@@ -94,7 +95,9 @@ class _State(NamedTuple):
 
 
 @jax.jit
-def improve(program: Program, start: Point, primal_weight: Array, num_iterations: Array) -> Point:
+def improve(
+    program: MasterProgram, start: MasterIterate, primal_weight: Array, num_iterations: Array
+) -> MasterIterate:
     """The point after `num_iterations` iterations.
 
     Args:
@@ -106,7 +109,7 @@ def improve(program: Program, start: Point, primal_weight: Array, num_iterations
     dtype, parts = program.costs.dtype, _parts_of(program)
     sizes = _step_sizes(program, parts, primal_weight)
 
-    def step(state: _State) -> _State:
+    def step(state: _MasterState) -> _MasterState:
         moved = _iterate(program, parts, sizes, state.point)
         # in the norm in which the method contracts
         length = jnp.sqrt(jnp.sum((state.point - moved) ** 2 / sizes))
@@ -118,7 +121,7 @@ def improve(program: Program, start: Point, primal_weight: Array, num_iterations
         )
         share = (state.age + 1) / (state.age + 2)
         mean = share * (2 * moved - state.point) + (1 - share) * state.anchor
-        return _State(
+        return _MasterState(
             jnp.where(restarts, moved, mean),
             jnp.where(restarts, moved, state.anchor),
             moved,
@@ -130,12 +133,12 @@ def improve(program: Program, start: Point, primal_weight: Array, num_iterations
 
     vector = jnp.concatenate(start)
     infinite, zero = jnp.full((), jnp.inf, dtype), jnp.zeros((), dtype)
-    begin = _State(vector, vector, vector, zero, infinite, infinite, jnp.zeros((), jnp.int32))
+    begin = _MasterState(vector, vector, vector, zero, infinite, infinite, jnp.zeros((), jnp.int32))
     last = loops.while_loop(lambda state: state.count < num_iterations, step, begin)
-    return Point(*_split(program, last.moved))
+    return MasterIterate(*_split(program, last.moved))
 
 
-def _parts_of(program: Program) -> _Parts:
+def _parts_of(program: MasterProgram) -> _Parts:
     num_cuts, num_columns = (size // _SHARE_OF_FEW for size in program.serves.shape)
     margins, serves = (
         table.astype(program.costs.dtype) for table in (program.margins, program.serves)
@@ -151,14 +154,14 @@ def _parts_of(program: Program) -> _Parts:
     )
 
 
-def _split(program: Program, vector: Array) -> list[Array]:
-    """The parts of a `Point`."""
+def _split(program: MasterProgram, vector: Array) -> list[Array]:
+    """The parts of a `MasterIterate`."""
     (num_rows, num_columns), num_cuts = program.margins.shape, program.is_cut.shape[0]
     sizes = (num_columns + 2, num_columns, num_rows, num_rows, num_cuts)
     return jnp.split(vector, [sum(sizes[: index + 1]) for index in range(4)])
 
 
-def _step_sizes(program: Program, parts: _Parts, primal_weight: Array) -> Array:
+def _step_sizes(program: MasterProgram, parts: _Parts, primal_weight: Array) -> Array:
     """The step sizes: one over the sum of absolute entries of a column or a row. All of lambda has
     one step size, since its projection treats it as a whole.
     """
@@ -175,13 +178,13 @@ def _step_sizes(program: Program, parts: _Parts, primal_weight: Array) -> Array:
     return jnp.concatenate([1 / (primal_weight * primal), primal_weight / dual])
 
 
-def _spread(program: Program, values: Array) -> Array:
+def _spread(program: MasterProgram, values: Array) -> Array:
     """For each row the sum of the values [K] of its cuts, [n]."""
     empty = jnp.zeros(program.weights.shape, values.dtype)
     return empty.at[program.first].add(values).at[program.second].add(values)
 
 
-def _iterate(program: Program, parts: _Parts, sizes: Array, vector: Array) -> Array:
+def _iterate(program: MasterProgram, parts: _Parts, sizes: Array, vector: Array) -> Array:
     """One step of primal-dual hybrid gradient."""
     size = program.costs.shape[0]
     coefficients, extra, slacks, weights, pair_weights = _split(program, vector)
@@ -251,7 +254,7 @@ def _from_right(matrix: Array, size: int) -> Callable[[Array], Array]:
     return lambda values: jnp.pad(times(matrix, values[:num_columns]), (0, size - num_rows))
 
 
-def _upper(program: Program) -> Array:
+def _upper(program: MasterProgram) -> Array:
     """Upper bounds of delta and xi."""
     return jnp.concatenate(
         [jnp.where(program.is_column, jnp.inf, 0.0), jnp.ones_like(program.weights)]

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from jboost.l0.large.proof import Prices, Table
+from jboost.l0.large.proof import MonomialTable, Prices
 from jboost.l0.large.separation import Violated
-from jboost.l0.large.votes import Columns
+from jboost.l0.large.votes import SignedMonomials
 
 _MOST_IDLE = 3  # a cut is dropped after more rounds than this with a dual of 0
 _LEAST_DUAL = 1e-6  # smaller duals of the approximate master count as 0
@@ -16,10 +16,10 @@ _MOST_OF_ROW = 20  # the most cuts of one row that enter in a round
 _LEAST_REDUCED = 1e-6  # smaller sizes of mu and of reduced costs count as 0
 
 
-class Pool:
+class ColumnPool:
     """Columns with their coefficients lambda and mu - lambda."""
 
-    def __init__(self, table: Table, capacity: int) -> None:
+    def __init__(self, table: MonomialTable, capacity: int) -> None:
         num_rows = len(table.labels)
         self.table = table
         self.monomials = np.full(capacity, -1, np.int64)
@@ -36,8 +36,12 @@ class Pool:
 
     @classmethod
     def of_columns(
-        cls, table: Table, columns: Columns, coefficients: np.ndarray, extra: np.ndarray
-    ) -> Pool:
+        cls,
+        table: MonomialTable,
+        columns: SignedMonomials,
+        coefficients: np.ndarray,
+        extra: np.ndarray,
+    ) -> ColumnPool:
         """A pool of columns [U], with their coefficients [U + 2] and mu - lambda [U]. Slots with a
         monomial of -1 are empty.
         """
@@ -68,13 +72,13 @@ class Pool:
         """The monomials that the pool holds with sign +1 (row 0) or -1 (row 1)."""
         return self.monomials[self.is_used & (self.signs == (1, -1)[row])]
 
-    def columns(self, slots: np.ndarray) -> Columns:
+    def columns(self, slots: np.ndarray) -> SignedMonomials:
         """The columns in slots [k]."""
-        return Columns(self.monomials[slots], self.signs[slots])
+        return SignedMonomials(self.monomials[slots], self.signs[slots])
 
-    def extended_to(self, table: Table, capacity: int) -> Pool:
+    def extended_to(self, table: MonomialTable, capacity: int) -> ColumnPool:
         """A pool over more rows, with the columns of largest coefficients, up to the capacity."""
-        other = Pool(table, capacity)
+        other = ColumnPool(table, capacity)
         slots = np.flatnonzero(self.is_used)
         slots = slots[np.argsort(-(self.selected + self.coefficients[:-2])[slots], kind="stable")][
             :capacity
@@ -87,7 +91,7 @@ class Pool:
         other.coefficients[-2:] = self.coefficients[-2:]
         return other
 
-    def enter(self, columns: Columns, reduced: np.ndarray) -> int:
+    def enter(self, columns: SignedMonomials, reduced: np.ndarray) -> int:
         """Enters columns [k] that are not held, in order. They take free slots and replace columns
         with coefficient 0 and positive reduced cost.
 
@@ -126,7 +130,7 @@ class Pool:
         self.coefficients[slot] = self.extra[slot] = 0.0
 
 
-class Cuts:
+class CutPool:
     """Cuts between rows, with their duals."""
 
     def __init__(self) -> None:
@@ -187,14 +191,14 @@ def _rank_in_group(owners: np.ndarray) -> np.ndarray:
     return ranks
 
 
-def reduced_costs(table: Table, prices: Prices, convexity: float) -> np.ndarray:
+def reduced_costs(table: MonomialTable, prices: Prices, convexity: float) -> np.ndarray:
     """c_u - s_u - [alpha + g_u]_+ of all monomials, [2, n]. It is negative for monomials that may
     lower the optimum.
     """
     return table.costs[None, :] - prices.rewards - np.maximum(convexity + prices.edges, 0.0)
 
 
-def pool_convexity(pool: Pool, prices: Prices) -> float:
+def pool_convexity(pool: ColumnPool, prices: Prices) -> float:
     """alpha over the columns held and the constants."""
     table = pool.table
     alpha = table.constant_cost - prices.of_constants
@@ -206,7 +210,7 @@ def pool_convexity(pool: Pool, prices: Prices) -> float:
     return alpha
 
 
-def most_promising(pool: Pool, reduced: np.ndarray, per_sign: int) -> Columns:
+def most_promising(pool: ColumnPool, reduced: np.ndarray, per_sign: int) -> SignedMonomials:
     """The columns of least reduced costs among those not held, at most `per_sign` of each sign,
     best first.
     """
@@ -221,4 +225,6 @@ def most_promising(pool: Pool, reduced: np.ndarray, per_sign: int) -> Columns:
         signs.append(np.full(len(best), sign, np.int8))
         values.append(values_of_sign[best])
     order = np.argsort(np.concatenate(values))
-    return Columns(np.concatenate(indices)[order].astype(np.int64), np.concatenate(signs)[order])
+    return SignedMonomials(
+        np.concatenate(indices)[order].astype(np.int64), np.concatenate(signs)[order]
+    )

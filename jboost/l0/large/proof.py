@@ -18,7 +18,7 @@ import numpy as np
 
 from jboost.l0.large.patterns import RowCuts
 from jboost.monomials import products
-from jboost.monomials.products import Listed, Literals
+from jboost.monomials.products import ListedMonomials, Literals
 
 _NUM_LEVELS = 11  # the number of values of alpha that are tried
 # At most so many violated monomials of a sign get individual factors; all others share one.
@@ -27,11 +27,11 @@ _ENTRIES = 1 << 24  # the most entries of the table of violated monomials and cu
 _CAUTION = 1e-12  # a margin for rounding in float64
 
 
-class Table(NamedTuple):
+class MonomialTable(NamedTuple):
     """The literals of m rows, and every monomial over them with its cost."""
 
     literals: Literals
-    monomials: Listed  # [n]
+    monomials: ListedMonomials  # [n]
     costs: np.ndarray  # [n]
     labels: np.ndarray  # [m] +1 or -1
     weights: np.ndarray  # [m]
@@ -43,7 +43,7 @@ class Table(NamedTuple):
         return self.literals.covers(self.monomials.take(columns), rows)
 
 
-def first_rows(table: Table, size: int) -> Table:
+def first_rows(table: MonomialTable, size: int) -> MonomialTable:
     """The table of only the first rows, over the same monomials.
 
     A bound that duals of these rows prove also holds for all rows, with duals of 0 for the others.
@@ -54,7 +54,7 @@ def first_rows(table: Table, size: int) -> Table:
     )
 
 
-class Duals(NamedTuple):
+class TableDuals(NamedTuple):
     """w and v by rows.
 
     A cut rewards the monomials of the sign of its inside row. With `is_either` the inside row is
@@ -76,15 +76,15 @@ class Prices(NamedTuple):
     slack: float  # a bound on the rounding error of g + s
 
 
-class Proven(NamedTuple):
+class TableBound(NamedTuple):
     """A lower bound, and everything needed to recompute it."""
 
     bound: float
     convexity: float  # alpha
-    duals: Duals
+    duals: TableDuals
 
 
-def price(table: Table, duals: Duals) -> Prices:
+def price(table: MonomialTable, duals: TableDuals) -> Prices:
     """Edges and rewards of all monomials."""
     signed = duals.example_weights * table.labels
     edges = products.sums_of(table.literals, table.monomials, signed)
@@ -102,7 +102,9 @@ def price(table: Table, duals: Duals) -> Prices:
     )
 
 
-def _of_sign(table: Table, duals: Duals, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _of_sign(
+    table: MonomialTable, duals: TableDuals, row: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The cuts [k] that reward monomials of sign +1 (row 0) or -1 (row 1), the rows that such a
     monomial must cover, and the rows that it must not.
     """
@@ -113,7 +115,7 @@ def _of_sign(table: Table, duals: Duals, row: int) -> tuple[np.ndarray, np.ndarr
     return members, inside[members], outside[members]
 
 
-def feasible(table: Table, duals: Duals) -> Duals:
+def feasible(table: MonomialTable, duals: TableDuals) -> TableDuals:
     """The duals, reduced row by row so that they satisfy the constraint of each row."""
     load = (1 + table.margin) * duals.example_weights
     load = load + np.bincount(duals.cuts.inside, duals.cuts.weights, len(load))
@@ -126,7 +128,7 @@ def feasible(table: Table, duals: Duals) -> Duals:
     return duals._replace(example_weights=duals.example_weights * share, cuts=cuts)
 
 
-def prove(table: Table, duals: Duals, prices: Prices) -> Proven:
+def prove(table: MonomialTable, duals: TableDuals, prices: Prices) -> TableBound:
     """The best bound over some values of alpha. `duals` must be feasible; `prices` are theirs."""
     edges, slack = prices.edges, prices.slack
     costs = table.costs[None, :]
@@ -149,10 +151,12 @@ def prove(table: Table, duals: Duals, prices: Prices) -> Proven:
     bound -= products.slack(len(weights) + len(table.labels), total)
     kept = weights > 0
     cuts = RowCuts(duals.cuts.inside[kept], duals.cuts.outside[kept], weights[kept])
-    return Proven(bound, -level, duals._replace(cuts=cuts))
+    return TableBound(bound, -level, duals._replace(cuts=cuts))
 
 
-def _shares(table: Table, duals: Duals, rewards: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+def _shares(
+    table: MonomialTable, duals: TableDuals, rewards: np.ndarray, allowed: np.ndarray
+) -> np.ndarray:
     """Factors for the duals of the cuts [K], with which no reward exceeds `allowed` [2, n]."""
     shares = np.ones(len(duals.cuts.weights))
     for row in (0, 1):
@@ -175,7 +179,7 @@ def _shares(table: Table, duals: Duals, rewards: np.ndarray, allowed: np.ndarray
 
 
 def _served(
-    table: Table, inside: np.ndarray, outside: np.ndarray, columns: np.ndarray
+    table: MonomialTable, inside: np.ndarray, outside: np.ndarray, columns: np.ndarray
 ) -> np.ndarray:
     """Whether each of the monomials [c] counts in the cut of each pair of rows [k], [k, c] bool."""
     own, other = (table.covers(columns, rows) for rows in (inside, outside))

@@ -17,8 +17,8 @@ from jboost.base.padding import shared_size
 from jboost.l0.large import feasible, master, patterns, pool, proof, sizes
 from jboost.l0.large.feasible import MasterPoint, PrimalPoint
 from jboost.l0.large.patterns import Patterns
-from jboost.l0.large.pool import Cuts, Pool
-from jboost.l0.large.proof import Duals, Proven, Table
+from jboost.l0.large.pool import ColumnPool, CutPool
+from jboost.l0.large.proof import MonomialTable, TableBound, TableDuals
 
 _FIRST_PRIMAL_WEIGHT = 10.0  # found by trial on PIMA-sized tables of weights 1
 # The range of the primal weight, and its factor from round to round: it increases while the upper
@@ -37,21 +37,21 @@ _NO_PATTERNS = 0.9  # with more patterns than this share of the rows, the master
 
 
 @dataclasses.dataclass
-class Relaxation:
+class LargeRelaxation:
     """The state of a relaxation: that with cuts of both orders, or with `is_either` that with the
     weaker cuts, which are valid for (15).
     """
 
-    table: Table
-    pool: Pool
+    table: MonomialTable
+    pool: ColumnPool
     is_either: bool
-    cuts: Cuts
+    cuts: CutPool
     slacks: np.ndarray  # [m] of the last master
     rates: np.ndarray  # [m] w of the last master, divided by the weight of the row
     primal_weight: float = _FIRST_PRIMAL_WEIGHT
     upper_bound: float = np.inf
     point: PrimalPoint | None = None
-    proven: Proven | None = None
+    proven: TableBound | None = None
     num_rounds: int = 0
 
     @property
@@ -69,13 +69,15 @@ class Relaxation:
         )
 
 
-def begin(table: Table, columns: Pool, *, is_either: bool) -> Relaxation:
+def begin(table: MonomialTable, columns: ColumnPool, *, is_either: bool) -> LargeRelaxation:
     """The state before the first round, without cuts and bounds."""
     num_rows = len(table.labels)
-    return Relaxation(table, columns, is_either, Cuts(), np.ones(num_rows), np.zeros(num_rows))
+    return LargeRelaxation(
+        table, columns, is_either, CutPool(), np.ones(num_rows), np.zeros(num_rows)
+    )
 
 
-def extended(state: Relaxation, table: Table, columns: Pool) -> Relaxation:
+def extended(state: LargeRelaxation, table: MonomialTable, columns: ColumnPool) -> LargeRelaxation:
     """The state for a table whose first rows are those of `state`. Cuts, duals and the lower bound
     are kept, since they remain valid with more rows.
     """
@@ -90,7 +92,7 @@ def extended(state: Relaxation, table: Table, columns: Pool) -> Relaxation:
     proven = None
     if state.proven is not None and weights is not None:
         proven = state.proven._replace(duals=state.proven.duals._replace(example_weights=weights))
-    return Relaxation(
+    return LargeRelaxation(
         table,
         columns,
         state.is_either,
@@ -102,7 +104,7 @@ def extended(state: Relaxation, table: Table, columns: Pool) -> Relaxation:
     )
 
 
-def step(state: Relaxation, *, capacity: int, per_sign: int) -> int:
+def step(state: LargeRelaxation, *, capacity: int, per_sign: int) -> int:
     """Does one round, in place. Returns the number of columns and cuts that entered."""
     before = state.gap
     grouped = _patterns(state)
@@ -134,20 +136,20 @@ def step(state: Relaxation, *, capacity: int, per_sign: int) -> int:
     return num_new
 
 
-def prove_from(state: Relaxation, duals: Duals) -> None:
+def prove_from(state: LargeRelaxation, duals: TableDuals) -> None:
     """Sets the lower bound to the one that duals of another relaxation prove, in place."""
     duals = proof.feasible(state.table, duals)
     state.proven = proof.prove(state.table, duals, proof.price(state.table, duals))
 
 
-def as_either(duals: Duals, labels: np.ndarray) -> Duals:
+def as_either(duals: TableDuals, labels: np.ndarray) -> TableDuals:
     """Duals of cuts of both orders as duals of the weaker cuts, in which hypotheses of either sign
     count.
     """
     is_positive = labels[duals.cuts.inside] > 0
     positive = np.where(is_positive, duals.cuts.inside, duals.cuts.outside)
     negative = np.where(is_positive, duals.cuts.outside, duals.cuts.inside)
-    return Duals(
+    return TableDuals(
         duals.example_weights, duals.cuts._replace(inside=positive, outside=negative), True
     )
 
@@ -166,11 +168,11 @@ def warm_up(num_rows: int, num_columns: int, num_cuts: int) -> None:
     """Compiles the master of these sizes."""
     program = master.nothing(num_rows, num_columns, num_cuts)
     lengths = (num_columns + 2, num_columns, num_rows, num_rows, num_cuts)
-    start = master.Point(*(np.zeros(size, np.float32) for size in lengths))
+    start = master.MasterIterate(*(np.zeros(size, np.float32) for size in lengths))
     master.improve(program, start, np.ones((), np.float32), np.zeros((), np.int32))
 
 
-def _patterns(state: Relaxation) -> Patterns:
+def _patterns(state: LargeRelaxation) -> Patterns:
     """The patterns of the rows on all columns held. Each row is its own pattern if there are few
     rows, or if there are nearly as many patterns as rows.
     """
@@ -186,7 +188,7 @@ def _patterns(state: Relaxation) -> Patterns:
     return found
 
 
-def _solve_master(state: Relaxation, grouped: Patterns, capacity: int) -> float:
+def _solve_master(state: LargeRelaxation, grouped: Patterns, capacity: int) -> float:
     """Solves the master from the last solution, in place. Returns the value of its point."""
     first, second, cuts = _cuts_of_patterns(state, grouped)
     size, num_columns = _padded_size(len(grouped.rows)), len(state.pool.is_used)
@@ -219,7 +221,7 @@ def _solve_master(state: Relaxation, grouped: Patterns, capacity: int) -> float:
 
 
 def _cuts_of_patterns(
-    state: Relaxation, grouped: Patterns
+    state: LargeRelaxation, grouped: Patterns
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The cuts between patterns, as their two patterns [K] each and their duals. Equal cuts are
     merged in place, with the sum of their duals.
@@ -240,12 +242,12 @@ def _cuts_of_patterns(
 
 
 def _program(
-    state: Relaxation,
+    state: LargeRelaxation,
     grouped: Patterns,
     ends: tuple[np.ndarray, np.ndarray],
     shape: tuple[int, int, int],
     unit: float,
-) -> master.Program:
+) -> master.MasterProgram:
     """The master, padded to a shape: its numbers of rows, of columns and of cuts."""
     dtype, (size, width, capacity) = np.dtype("float32"), shape
     table, held = state.table, state.pool
@@ -256,7 +258,7 @@ def _program(
     serves = _served(covered, held.signs, labels, ends, state.is_either)
     spare = capacity - len(ends[0])
     first, second = (np.pad(part, (0, spare)).astype(np.int32) for part in ends)
-    return master.Program(
+    return master.MasterProgram(
         np.pad(signed, ((0, missing), (0, unused))).astype(master.TABLE_DTYPE),
         np.pad(serves, ((0, spare), (0, unused))).astype(master.TABLE_DTYPE),
         first,
@@ -288,12 +290,12 @@ def _served(
 
 
 def _start(
-    state: Relaxation,
+    state: LargeRelaxation,
     grouped: Patterns,
     duals: np.ndarray,
     shape: tuple[int, int, int],
     unit: float,
-) -> master.Point:
+) -> master.MasterIterate:
     """The last point for the program of `_program`."""
     dtype, number, (size, width, capacity) = np.float32, len(grouped.rows), shape
     slacks, weights = np.zeros(size), np.zeros(size)
@@ -309,10 +311,10 @@ def _start(
     # the constants are last
     coefficients = np.insert(coefficients, len(coefficients) - 2, np.zeros(unused))
     parts = (coefficients, np.pad(state.pool.extra, (0, unused)), slacks, weights, pair_weights)
-    return master.Point(*(part.astype(dtype) for part in parts))
+    return master.MasterIterate(*(part.astype(dtype) for part in parts))
 
 
-def master_point(state: Relaxation) -> MasterPoint:
+def master_point(state: LargeRelaxation) -> MasterPoint:
     """The point of the last master, columns of the largest mu first."""
     held = state.pool
     slots = np.flatnonzero(held.is_used & (held.selected > _USED))
@@ -327,7 +329,7 @@ def master_point(state: Relaxation) -> MasterPoint:
     )
 
 
-def _duals_of_rows(state: Relaxation, grouped: Patterns) -> Duals:
+def _duals_of_rows(state: LargeRelaxation, grouped: Patterns) -> TableDuals:
     """The duals of the master, by rows. They are first reduced so that those of each pattern
     satisfy its constraint.
     """
@@ -336,18 +338,18 @@ def _duals_of_rows(state: Relaxation, grouped: Patterns) -> Duals:
     first, second = grouped.of_row[cuts.inside[used]], grouped.of_row[cuts.outside[used]]
     number = len(grouped.rows)
     weights = np.bincount(grouped.of_row, weights=state.rates * table.weights, minlength=number)
-    by_pattern = Table(*table[:4], grouped.weights, table.margin, table.constant_cost)
+    by_pattern = MonomialTable(*table[:4], grouped.weights, table.margin, table.constant_cost)
     shrunk = proof.feasible(
-        by_pattern, Duals(weights, patterns.RowCuts(first, second, cuts.duals[used]))
+        by_pattern, TableDuals(weights, patterns.RowCuts(first, second, cuts.duals[used]))
     )
     rates = shrunk.example_weights / np.where(grouped.weights > 0, grouped.weights, 1)
     example_weights = rates[grouped.of_row] * table.weights
     if number == len(table.labels):
-        return Duals(
+        return TableDuals(
             example_weights,
             patterns.RowCuts(cuts.inside[used], cuts.outside[used], shrunk.cuts.weights),
             state.is_either,
         )
     capacity = table.weights - (1 + table.margin) * example_weights
     spread = patterns.spread(grouped, np.maximum(capacity, 0), first, second, shrunk.cuts.weights)
-    return Duals(example_weights, spread, state.is_either)
+    return TableDuals(example_weights, spread, state.is_either)

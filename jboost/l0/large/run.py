@@ -22,11 +22,11 @@ from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.l0.large import feasible, greedy, proof, relax, sizes, solutions, state, votes
 from jboost.l0.large.feasible import PrimalPoint
-from jboost.l0.large.greedy import Rules
-from jboost.l0.large.pool import Pool
-from jboost.l0.large.proof import Table
-from jboost.l0.large.relax import Relaxation
-from jboost.l0.large.votes import Columns, Vote
+from jboost.l0.large.greedy import GreedyRules
+from jboost.l0.large.pool import ColumnPool
+from jboost.l0.large.proof import MonomialTable
+from jboost.l0.large.relax import LargeRelaxation
+from jboost.l0.large.votes import MonomialVote, SignedMonomials
 from jboost.l0.votes import local_search, rounded
 from jboost.l0.votes.solution import CoefficientsConfig
 from jboost.l0.votes.vertex import VertexConfig
@@ -54,7 +54,7 @@ _MOST_REFINED = 3  # the most passes over the rules of the first vote
 _MOST_OF_VERTEX = 510  # the most columns of a vertex; with two constants 512
 
 
-class Info(NamedTuple):
+class LargeFitInfo(NamedTuple):
     """The argument of `on_step` after each step."""
 
     phase: str  # "vote", "relaxation", "integer" or "vertex"
@@ -113,7 +113,7 @@ class Run:
 
     def __init__(
         self,
-        table: Table,
+        table: MonomialTable,
         search: FewRules | Solution,
         tolerance: float,
         max_rounds: int,
@@ -131,8 +131,8 @@ class Run:
         self.on_step = on_step
         self.vote = votes.constant(table)
         self.rules = greedy.without_rules(table)
-        self.first: Relaxation | None = None  # with cuts of both orders
-        self.second: Relaxation | None = None  # with cuts that are valid for (15)
+        self.first: LargeRelaxation | None = None  # with cuts of both orders
+        self.second: LargeRelaxation | None = None  # with cuts that are valid for (15)
         self.upper_bound = np.inf  # of the relaxation over all rows
         self.point: PrimalPoint | None = None  # the point whose value is the upper bound
         self.trace: list[tuple[float, float]] = []
@@ -152,7 +152,7 @@ class Run:
         return isinstance(self.search, CoefficientsConfig | VertexConfig)
 
     @functools.cached_property
-    def problem(self) -> state.Problem:
+    def problem(self) -> state.LargeProblem:
         """What the states of this fit belong to."""
         return state.problem_of(self.table, self.max_rules)
 
@@ -207,7 +207,7 @@ class Run:
             return
         relaxation = self.first
         held = None if relaxation is None else relaxation.pool
-        info = Info(
+        info = LargeFitInfo(
             phase,
             len(self.trace),
             0.0 if relaxation is None else relaxation.lower_bound,
@@ -222,7 +222,7 @@ class Run:
         now = None if relaxation is None else state.of_run(self)
         self.is_stopped |= not loops.goes_on(self.on_step, now, info)
 
-    def keep_if_better(self, vote: Vote) -> bool:
+    def keep_if_better(self, vote: MonomialVote) -> bool:
         """Keeps a vote if it is better than the best one so far. Returns whether it is."""
         if vote.loss < self.vote.loss and (
             self.max_rules is None or vote.num_rules <= self.max_rules
@@ -257,7 +257,7 @@ class Run:
             self.rules = greedy.refit(self.table, self.rules)
             self.keep_if_better(votes.of_rules(self.table, self.rules, self.max_rules))
 
-    def _refine_rules(self, part: Table) -> None:
+    def _refine_rules(self, part: MonomialTable) -> None:
         """Exchanges each rule for the best alternative, while that lowers the loss and less than a
         tenth of the time is spent. Without rounds nothing follows, so that all of the time is for
         the exchanges.
@@ -274,7 +274,7 @@ class Run:
             if self.rules.loss >= before:
                 return
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[MonomialTable]:
         """The tables of the relaxations, of more and more rows."""
         return [proof.first_rows(self.table, size) for size in sizes.stages(len(self.table.labels))]
 
@@ -302,7 +302,7 @@ class Run:
             self._rounds(self.second, "integer")
         return status
 
-    def _begin_stage(self, stage: int, part: Table, max_columns: int) -> Relaxation:
+    def _begin_stage(self, stage: int, part: MonomialTable, max_columns: int) -> LargeRelaxation:
         """The relaxation over a part of the rows: the one before with more rows, or the one that
         was restored.
         """
@@ -318,7 +318,7 @@ class Run:
         self.stage = stage
         return self.first
 
-    def _prove_of_votes(self, relaxation: Relaxation) -> None:
+    def _prove_of_votes(self, relaxation: LargeRelaxation) -> None:
         """Proves a lower bound on (15) from the duals of a relaxation."""
         if relaxation.proven is None:
             return
@@ -327,7 +327,7 @@ class Run:
         if self.second is None or fresh.lower_bound >= self.second.lower_bound:
             self.second = fresh
 
-    def _rounds(self, relaxation: Relaxation, phase: str) -> Status:
+    def _rounds(self, relaxation: LargeRelaxation, phase: str) -> Status:
         num_rows = len(relaxation.table.labels)
         is_whole = num_rows == len(self.table.labels)
         capacity = self._num_cuts(num_rows)
@@ -359,7 +359,7 @@ class Run:
             self.report(phase)
         return Status.OPTIMAL
 
-    def _bound_above(self, relaxation: Relaxation, is_whole: bool, seconds: float) -> None:
+    def _bound_above(self, relaxation: LargeRelaxation, is_whole: bool, seconds: float) -> None:
         """Updates the upper bound over all rows from the point of a round. For a round over a part
         of the rows this takes extra time, and happens only within its share of the time.
         """
@@ -380,7 +380,7 @@ class Run:
         lower = 0.0 if self.second is None else self.second.lower_bound
         return self.vote.loss - lower <= self.tolerance * max(self.vote.loss, 1.0)
 
-    def improve_vote_for_a_while(self, relaxation: Relaxation) -> None:
+    def improve_vote_for_a_while(self, relaxation: LargeRelaxation) -> None:
         """Searches for a better vote among the columns of the relaxation, within a share of the
         time.
         """
@@ -396,7 +396,9 @@ class Run:
                 seconds=budget,
             )
 
-    def improve_vote(self, relaxation: Relaxation, begin: int, count: int, seconds: float) -> None:
+    def improve_vote(
+        self, relaxation: LargeRelaxation, begin: int, count: int, seconds: float
+    ) -> None:
         """Runs the local search from the best vote, and from `count` of the starting points that
         the relaxation and the first rules give.
         """
@@ -420,7 +422,7 @@ class Run:
                 loss = found.loss
         self.spent_on_votes += self.clock.elapsed - since
 
-    def _problem(self, relaxation: Relaxation) -> votes.Problem:
+    def _problem(self, relaxation: LargeRelaxation) -> votes.PatternProblem:
         """The problem (15) over the columns of the best vote, the first rules, and the columns of
         largest lambda and of largest mu.
         """
@@ -437,13 +439,14 @@ class Run:
         return votes.make_problem(self.table, _distinct(parts))
 
     def _in_problem(
-        self, problem: votes.Problem, relaxation: Relaxation, values: np.ndarray
+        self, problem: votes.PatternProblem, relaxation: LargeRelaxation, values: np.ndarray
     ) -> Array:
         """Values [U] of the columns of the pool as coefficients of a problem, [n]."""
         held = relaxation.pool
         slots = np.flatnonzero(held.is_used & (values > 0))
         return votes.start_from(
-            problem, Vote(held.columns(slots), values[slots], held.coefficients[-2:], np.inf)
+            problem,
+            MonomialVote(held.columns(slots), values[slots], held.coefficients[-2:], np.inf),
         )
 
     def finish(self, status: Status) -> Status:
@@ -481,7 +484,7 @@ class Run:
         if not self.goes_on:
             return Status.TIME_LIMIT
         known = (self.point.columns, relax.master_point(self.first).columns)
-        columns = Columns(*(part[:_MOST_OF_VERTEX] for part in _distinct(known)))
+        columns = SignedMonomials(*(part[:_MOST_OF_VERTEX] for part in _distinct(known)))
         found = solutions.find_vertex(
             self.table, self.first, columns, self.search, self._watch_vertex
         )
@@ -505,20 +508,22 @@ def _with_floats(is_double: bool, compute: Callable[..., Any], *arguments: Any) 
         return compute(*arguments)
 
 
-def _distinct(parts: tuple[Columns, ...]) -> Columns:
+def _distinct(parts: tuple[SignedMonomials, ...]) -> SignedMonomials:
     """The columns of all parts in order, without repetitions."""
     monomials = np.concatenate([part.monomials for part in parts])
     signs = np.concatenate([part.signs for part in parts])
     _, first = np.unique(np.stack([monomials, signs], axis=1), axis=0, return_index=True)
     first = np.sort(first)
-    return Columns(monomials[first], signs[first])
+    return SignedMonomials(monomials[first], signs[first])
 
 
-def _begin_pool(table: Table, vote: Vote, rules: Rules, capacity: int) -> Pool:
+def _begin_pool(
+    table: MonomialTable, vote: MonomialVote, rules: GreedyRules, capacity: int
+) -> ColumnPool:
     """A pool of the rules of the first vote, and of the single literals with the largest absolute
     edges, which take at most half of the capacity.
     """
-    held = Pool(table, capacity)
+    held = ColumnPool(table, capacity)
     held.enter(_distinct((vote.columns, votes.columns_of(rules))), np.zeros(capacity))
     singles = np.flatnonzero((table.monomials.orders == 1) & (table.costs < np.inf))
     balance = np.where(
@@ -532,5 +537,5 @@ def _begin_pool(table: Table, vote: Vote, rules: Rules, capacity: int) -> Pool:
     edges_of_singles = np.diagonal(edges)[table.monomials.literals[0, singles]]
     order = np.argsort(-np.abs(edges_of_singles))[: max(capacity // 4, 1)]
     both = np.repeat(singles[order], 2), np.tile([1, -1], len(order)).astype(np.int8)
-    held.enter(Columns(*both), np.zeros(capacity))
+    held.enter(SignedMonomials(*both), np.zeros(capacity))
     return held

@@ -29,7 +29,7 @@ _LEAST_VIOLATION = 1e-3  # cuts with smaller violations are not proposed
 _LEAST_SIZE = 64  # the least padded size, so that few programs are compiled
 
 
-class Side(NamedTuple):
+class ClassGroups(NamedTuple):
     """The groups of one class."""
 
     covered: np.ndarray  # [g, A] uint8, whether each column in use covers the group
@@ -38,11 +38,11 @@ class Side(NamedTuple):
     members: np.ndarray  # [m of this class] int32, the rows of the class
 
 
-class Pairs(NamedTuple):
+class GroupPairs(NamedTuple):
     """All pairs of a positive and a negative group, and the columns in use with their mu."""
 
-    positive: Side
-    negative: Side
+    positive: ClassGroups
+    negative: ClassGroups
     signs: np.ndarray  # [A]
     selected: np.ndarray  # [A] mu
     is_either: bool
@@ -56,7 +56,7 @@ class Violated(NamedTuple):
     amounts: np.ndarray  # [k] the violations
 
 
-class Separation(NamedTuple):
+class PairSeparation(NamedTuple):
     """The results of one pass over all pairs."""
 
     of_positive: np.ndarray  # [g+] the slack that the cuts of each positive group require
@@ -64,18 +64,20 @@ class Separation(NamedTuple):
     violated: Violated
 
 
-def group(covered: np.ndarray, rows: np.ndarray) -> Side:
+def group(covered: np.ndarray, rows: np.ndarray) -> ClassGroups:
     """Groups of rows [r] with equal entries of covered [r, A]."""
     groups = grouping.equal_rows(covered)
-    return Side(covered[groups.first], rows[groups.first], groups.group_of, rows)
+    return ClassGroups(covered[groups.first], rows[groups.first], groups.group_of, rows)
 
 
-def num_products(pairs: Pairs) -> int:
+def num_products(pairs: GroupPairs) -> int:
     """The number of multiplications of a pass."""
     return 2 * len(pairs.positive.rows) * len(pairs.negative.rows) * max(len(pairs.selected), 1)
 
 
-def separate(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray) -> Separation:
+def separate(
+    pairs: GroupPairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray
+) -> PairSeparation:
     """One pass over all pairs of groups, with slacks [g+] and [g-]."""
     results = list(_by_blocks(_separate, pairs, slacks_positive, slacks_negative))
     required = _joined([(own, other) for own, other, *_ in results], pairs)
@@ -85,13 +87,13 @@ def separate(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndar
         for (_, _, *best), begin in zip(results, _begins(pairs), strict=True)
     ]
     found = found or [Violated(nothing, nothing, np.zeros(0))]
-    return Separation(
+    return PairSeparation(
         *required, Violated(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
     )
 
 
 def required_slacks(
-    pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray
+    pairs: GroupPairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The slacks [g+] and [g-] that the cuts require, as in `separate`, without a search for
     violated pairs.
@@ -106,7 +108,7 @@ def required_slacks(
 
 
 def _joined(
-    parts: list[tuple[np.ndarray, np.ndarray]], pairs: Pairs
+    parts: list[tuple[np.ndarray, np.ndarray]], pairs: GroupPairs
 ) -> tuple[np.ndarray, np.ndarray]:
     """The slacks that the cuts of all blocks require, raised by the rounding error: a sum of A
     terms that is below 1 has an error of at most (A + 2) eps.
@@ -120,15 +122,15 @@ def _joined(
     return np.maximum(own, 0) + pad, np.maximum(other, 0) + pad
 
 
-def _dtype(pairs: Pairs) -> type:
+def _dtype(pairs: GroupPairs) -> type:
     return np.float64 if num_products(pairs) <= _PRECISE else np.float32
 
 
-def _num_columns(pairs: Pairs) -> int:
+def _num_columns(pairs: GroupPairs) -> int:
     return _power(max(len(pairs.selected), 1))
 
 
-def _block_size(pairs: Pairs) -> int:
+def _block_size(pairs: GroupPairs) -> int:
     """The number of positive groups of a block."""
     return min(
         _power(len(pairs.positive.rows)),
@@ -136,7 +138,7 @@ def _block_size(pairs: Pairs) -> int:
     )
 
 
-def _begins(pairs: Pairs) -> range:
+def _begins(pairs: GroupPairs) -> range:
     """The starts of the blocks of positive groups; none if one class has no groups."""
     number = len(pairs.positive.rows) if len(pairs.negative.rows) else 0
     return range(0, number, _block_size(pairs) if number else 1)
@@ -144,7 +146,7 @@ def _begins(pairs: Pairs) -> range:
 
 def _by_blocks(
     function: Callable[..., tuple[Array, ...]],
-    pairs: Pairs,
+    pairs: GroupPairs,
     slacks_positive: np.ndarray,
     slacks_negative: np.ndarray,
 ) -> Iterator[tuple[np.ndarray, ...]]:
@@ -178,7 +180,7 @@ def _by_blocks(
             yield tuple(np.asarray(one, np.float64) for one in results)
 
 
-def _rows_of(pairs: Pairs, best: Sequence[np.ndarray], begin: int) -> Violated:
+def _rows_of(pairs: GroupPairs, best: Sequence[np.ndarray], begin: int) -> Violated:
     """The violated pairs of a block, from violations and indices [signs, groups, buckets] of both
     sides.
     """

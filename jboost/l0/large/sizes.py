@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jboost.base.padding import shared_size
-from jboost.l0.large.proof import Table
+from jboost.l0.large.proof import MonomialTable
 
 # The rows of the first relaxation, if there are many rows, and the factor from each relaxation to
 # the next.
@@ -25,7 +25,7 @@ def stages(num_rows: int) -> list[int]:
     return [num_rows] if num_rows <= 2 * FIRST_ROWS else [*sizes, num_rows]
 
 
-def capacity(table: Table, max_columns: int) -> int:
+def capacity(table: MonomialTable, max_columns: int) -> int:
     """The number of columns held at a time; it is smaller if there are many rows."""
     most = min(max(LEAST_COLUMNS, ENTRIES // len(table.labels)), max_columns)
     needed = 2 * len(table.costs)

@@ -17,11 +17,11 @@ from jboost.base.types import Array
 from jboost.l0.large import feasible, separation
 from jboost.l0.large import votes as large_votes
 from jboost.l0.large.feasible import MasterPoint, PrimalPoint
-from jboost.l0.large.proof import Table
-from jboost.l0.large.relax import Relaxation
-from jboost.l0.large.votes import Columns, Vote
+from jboost.l0.large.proof import MonomialTable
+from jboost.l0.large.relax import LargeRelaxation
+from jboost.l0.large.votes import MonomialVote, SignedMonomials
 from jboost.l0.relaxation.instance import known_cuts, make_instance, unordered
-from jboost.l0.types import Instance
+from jboost.l0.types import RelaxationInstance
 from jboost.l0.votes import vertex
 from jboost.l0.votes.solution import LEAST_GAIN, TIGHT
 from jboost.l0.votes.vertex import VertexConfig
@@ -37,7 +37,7 @@ _LEAST_ROWS = 128  # of the program
 _LEAST_COLUMNS = 32  # of the program; with more, the number is a power of two
 
 
-class Found(NamedTuple):
+class OptimalVertex(NamedTuple):
     """An optimal vertex, as a feasible point of the relaxation over all rows."""
 
     value: float
@@ -45,7 +45,7 @@ class Found(NamedTuple):
     status: Status  # of `vertex.Vertex`
 
 
-def vote_of(table: Table, point: PrimalPoint) -> Vote:
+def vote_of(table: MonomialTable, point: PrimalPoint) -> MonomialVote:
     """The vote lambda of a point, in multiples of 2^-20. In a solution many rows have just the
     margin, and miss it after rounding: of two roundings the one of less loss is taken.
     """
@@ -54,7 +54,7 @@ def vote_of(table: Table, point: PrimalPoint) -> Vote:
     return inner if inner.loss < nearest.loss else nearest
 
 
-def _moved_inside(table: Table, point: PrimalPoint) -> tuple[np.ndarray, np.ndarray]:
+def _moved_inside(table: MonomialTable, point: PrimalPoint) -> tuple[np.ndarray, np.ndarray]:
     """The coefficients [k] and constants [2] of a point, moved by so much that rows that have just
     the margin still have it after rounding, if all of them can gain.
     """
@@ -87,12 +87,12 @@ def _equal_gain(margins: np.ndarray) -> np.ndarray:
 
 
 def find_vertex(
-    table: Table,
-    state: Relaxation,
-    columns: Columns,
+    table: MonomialTable,
+    state: LargeRelaxation,
+    columns: SignedMonomials,
     config: VertexConfig,
     goes_on: Callable[[], bool],
-) -> Found | None:
+) -> OptimalVertex | None:
     """A vertex of the optimal solutions of the relaxation over some columns, or None if it was
     told to stop.
 
@@ -128,10 +128,10 @@ def find_vertex(
     )
     given = _only_selected(given)
     value, point, _ = feasible.near(table, given, is_either=state.is_either)
-    return Found(value, point, Status(int(found.status)))
+    return OptimalVertex(value, point, Status(int(found.status)))
 
 
-class _Program(NamedTuple):
+class _PatternProgram(NamedTuple):
     """The relaxation over patterns, padded: the constants +1 and -1 are the first columns."""
 
     outputs: np.ndarray  # [n, U]
@@ -142,14 +142,14 @@ class _Program(NamedTuple):
     margin: np.ndarray  # []
 
 
-class _Vertex(NamedTuple):
+class _PatternVertex(NamedTuple):
     coefficients: Array  # [U]
     selected: Array  # [U]
     slacks: Array  # [n]
     status: Array  # []
 
 
-def _instance(program: _Program, is_either: bool) -> Instance:
+def _instance(program: _PatternProgram, is_either: bool) -> RelaxationInstance:
     instance, _ = make_instance(
         program.outputs,
         program.labels,
@@ -165,37 +165,47 @@ def _instance(program: _Program, is_either: bool) -> Instance:
 
 @functools.partial(jax.jit, static_argnames=("config", "is_either"))
 def _begin(
-    program: _Program, pairs: Array, importance: Array, *, config: VertexConfig, is_either: bool
-) -> vertex.State:
+    program: _PatternProgram,
+    pairs: Array,
+    importance: Array,
+    *,
+    config: VertexConfig,
+    is_either: bool,
+) -> vertex.VertexState:
     instance = _instance(program, is_either)
     return vertex.begin(instance, known_cuts(instance, pairs), importance, config)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "is_either"))
 def _advance(
-    program: _Program,
-    search: vertex.State,
+    program: _PatternProgram,
+    search: vertex.VertexState,
     max_pivots: Array,
     *,
     config: VertexConfig,
     is_either: bool,
-) -> vertex.State:
+) -> vertex.VertexState:
     return vertex.advance(_instance(program, is_either), search, config, max_pivots)
 
 
 @functools.partial(jax.jit, static_argnames=("is_either",))
-def _conclude(program: _Program, search: vertex.State, *, is_either: bool) -> _Vertex:
+def _conclude(
+    program: _PatternProgram, search: vertex.VertexState, *, is_either: bool
+) -> _PatternVertex:
     instance = _instance(program, is_either)
     found = vertex.conclude(instance, search)
     primal = found.primal
-    return _Vertex(
+    return _PatternVertex(
         primal.coefficients, primal.selected, unordered(instance, primal.slacks), found.status
     )
 
 
 def _program(
-    table: Table, columns: Columns, side: separation.Side, weights: np.ndarray
-) -> _Program:
+    table: MonomialTable,
+    columns: SignedMonomials,
+    side: separation.ClassGroups,
+    weights: np.ndarray,
+) -> _PatternProgram:
     dtype = np.asarray(jax.numpy.zeros(())).dtype
     number, used = len(weights), _NUM_CONSTANTS + len(columns.signs)
     num_rows = shared_size(number, least=_LEAST_ROWS)
@@ -209,10 +219,12 @@ def _program(
     costs[:_NUM_CONSTANTS], costs[2:used] = table.constant_cost, table.costs[columns.monomials]
     padded = np.pad(weights, (0, num_rows - number)).astype(dtype)
     margin = np.asarray(table.margin, dtype)
-    return _Program(outputs, labels, costs, padded, np.arange(num_columns) < used, margin)
+    return _PatternProgram(outputs, labels, costs, padded, np.arange(num_columns) < used, margin)
 
 
-def _cuts(state: Relaxation, side: separation.Side, capacity: int) -> tuple[np.ndarray, np.ndarray]:
+def _cuts(
+    state: LargeRelaxation, side: separation.ClassGroups, capacity: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The cuts of the largest duals as pairs of patterns [capacity, 2] and these duals, -1 and 0
     for empty slots.
     """
@@ -230,7 +242,7 @@ def _only_selected(given: MasterPoint) -> MasterPoint:
     order = np.argsort(-given.selected, kind="stable")
     order = order[given.selected[order] > 0]
     return given._replace(
-        columns=Columns(given.columns.monomials[order], given.columns.signs[order]),
+        columns=SignedMonomials(given.columns.monomials[order], given.columns.signs[order]),
         covered=given.covered[:, order],
         coefficients=given.coefficients[order],
         selected=given.selected[order],

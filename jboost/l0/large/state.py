@@ -12,11 +12,11 @@ import numpy as np
 
 from jboost.base import checksums
 from jboost.l0.large.feasible import PrimalPoint
-from jboost.l0.large.greedy import Rules
-from jboost.l0.large.pool import Cuts, Pool
-from jboost.l0.large.proof import Proven, Table
-from jboost.l0.large.relax import Relaxation
-from jboost.l0.large.votes import Columns, Vote
+from jboost.l0.large.greedy import GreedyRules
+from jboost.l0.large.pool import ColumnPool, CutPool
+from jboost.l0.large.proof import MonomialTable, TableBound
+from jboost.l0.large.relax import LargeRelaxation
+from jboost.l0.large.votes import MonomialVote, SignedMonomials
 
 
 class HeldRelaxation(NamedTuple):
@@ -39,11 +39,11 @@ class HeldRelaxation(NamedTuple):
     primal_weight: float
     upper_bound: float
     point: PrimalPoint | None
-    proven: Proven | None
+    proven: TableBound | None
     num_rounds: int
 
 
-class Problem(NamedTuple):
+class LargeProblem(NamedTuple):
     """What the bounds of a fit hold for: a state of another problem is refused."""
 
     num_rows: int  # of the rows that count
@@ -54,18 +54,18 @@ class Problem(NamedTuple):
     costs: int  # checksum of the costs of monomials and constants
 
 
-class State(NamedTuple):
+class LargeState(NamedTuple):
     """The state of `jboost.l0.fit_large` after a round, from which it continues as `initial`.
 
     Its fields may change with the version; `num_rounds` and the bounds are for display.
     """
 
-    problem: Problem
+    problem: LargeProblem
     stage: int  # index of the relaxation, over more and more rows
     is_integer: bool  # whether the last round was on the relaxation with cuts valid for (15)
     num_idle: int  # rounds without progress
-    vote: Vote
-    rules: Rules
+    vote: MonomialVote
+    rules: GreedyRules
     first: HeldRelaxation  # with cuts of both orders
     second: HeldRelaxation | None  # with cuts that are valid for (15)
     shares_columns: bool  # whether both relaxations have one pool of columns
@@ -84,10 +84,10 @@ class State(NamedTuple):
         return len(self.trace)
 
 
-def of_run(run: Any) -> State:
+def of_run(run: Any) -> LargeState:
     """The state of a `run.Run` that has begun its first relaxation."""
     assert run.first is not None
-    return State(
+    return LargeState(
         problem=run.problem,
         stage=run.stage,
         is_integer=run.is_integer,
@@ -108,9 +108,9 @@ def of_run(run: Any) -> State:
     )
 
 
-def problem_of(table: Table, max_hypotheses: int | None) -> Problem:
+def problem_of(table: MonomialTable, max_hypotheses: int | None) -> LargeProblem:
     """The problem of a table, with votes of at most so many rules."""
-    return Problem(
+    return LargeProblem(
         len(table.labels),
         len(table.costs),
         table.margin,
@@ -120,11 +120,11 @@ def problem_of(table: Table, max_hypotheses: int | None) -> Problem:
     )
 
 
-def validate(state: Any, expected: Problem) -> State:
+def validate(state: Any, expected: LargeProblem) -> LargeState:
     """The state. Raises ValueError, naming what differs, unless it is one of a fit of the same
     problem.
     """
-    if not isinstance(state, State):
+    if not isinstance(state, LargeState):
         raise ValueError(
             f"initial is a {type(state).__name__}: expected a jboost.l0.LargeState, as `on_step` of"
             " the same fit received it"
@@ -152,7 +152,7 @@ def validate(state: Any, expected: Problem) -> State:
     return state
 
 
-def restore(run: Any, state: State, tables: list[Table]) -> None:
+def restore(run: Any, state: LargeState, tables: list[MonomialTable]) -> None:
     """Sets a `run.Run` to a state, in place. `tables` are those of all stages."""
     table = tables[state.stage]
     run.stage, run.is_integer, run.num_idle = state.stage, state.is_integer, state.num_idle
@@ -167,14 +167,14 @@ def restore(run: Any, state: State, tables: list[Table]) -> None:
     run.last_step, run.last_rows = state.seconds_of_last_round, state.rows_of_last_round
 
 
-def _table_of(state: State, tables: list[Table]) -> Table:
+def _table_of(state: LargeState, tables: list[MonomialTable]) -> MonomialTable:
     """The table of the second relaxation. It may be that of an earlier stage."""
     assert state.second is not None
     number = len(state.second.slacks)
     return next(table for table in tables if len(table.labels) == number)
 
 
-def _hold(relaxation: Relaxation) -> HeldRelaxation:
+def _hold(relaxation: LargeRelaxation) -> HeldRelaxation:
     held, cuts = relaxation.pool, relaxation.cuts
     return HeldRelaxation(
         is_either=relaxation.is_either,
@@ -199,16 +199,16 @@ def _hold(relaxation: Relaxation) -> HeldRelaxation:
     )
 
 
-def _release(held: HeldRelaxation, table: Table) -> Relaxation:
-    cuts = Cuts()
+def _release(held: HeldRelaxation, table: MonomialTable) -> LargeRelaxation:
+    cuts = CutPool()
     cuts.inside, cuts.outside = held.inside.copy(), held.outside.copy()
     cuts.duals, cuts.idle = held.duals.copy(), held.idle.copy()
-    columns = Pool.of_columns(
-        table, Columns(held.monomials, held.signs), held.coefficients, held.extra
+    columns = ColumnPool.of_columns(
+        table, SignedMonomials(held.monomials, held.signs), held.coefficients, held.extra
     )
     columns.num_evicted, columns.num_returned = held.num_evicted, held.num_returned
     columns.gone = {(int(monomial), int(sign)) for monomial, sign in held.gone}
-    return Relaxation(
+    return LargeRelaxation(
         table,
         columns,
         held.is_either,

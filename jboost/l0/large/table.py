@@ -10,7 +10,7 @@ import numpy as np
 from jboost.base import check, memory
 from jboost.base.types import Dataset
 from jboost.l0.large import sizes
-from jboost.l0.large.proof import Table
+from jboost.l0.large.proof import MonomialTable
 from jboost.learners.monomials import Monomials
 from jboost.monomials import products
 
@@ -29,7 +29,7 @@ def make_table(
     margin: float,
     *,
     in_time: Callable[[Callable[[], Any]], Any] = _at_once,
-) -> tuple[Table, np.ndarray]:
+) -> tuple[MonomialTable, np.ndarray]:
     """All monomials over the rows that count, and the indices of these rows. Raises ValueError for
     values that are not allowed.
 
@@ -50,7 +50,7 @@ def make_table(
     literals = products.literals_of(features[rows])
     constant_cost = float(np.asarray(learner.constant_cost))
 
-    def list_monomials(prices: np.ndarray) -> products.Listed:
+    def list_monomials(prices: np.ndarray) -> products.ListedMonomials:
         costs_rise = bool(np.all(np.diff([constant_cost, *prices]) >= 0))
         return products.every_monomial(literals, max_order, keeps_redundant=not costs_rise)
 
@@ -60,7 +60,7 @@ def make_table(
     listed = None if prices is None else in_time(lambda: list_monomials(prices))
     if listed is None:
         listed, prices = products.no_monomials(), np.zeros(max_order)
-    table = Table(
+    table = MonomialTable(
         literals,
         listed,
         prices[listed.orders - 1],

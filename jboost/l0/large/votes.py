@@ -14,8 +14,8 @@ import numpy as np
 from jboost.base import devices
 from jboost.base.types import Array
 from jboost.l0.large import separation
-from jboost.l0.large.greedy import Rules
-from jboost.l0.large.proof import Table
+from jboost.l0.large.greedy import GreedyRules
+from jboost.l0.large.proof import MonomialTable
 from jboost.l0.votes import local_search, rounded
 
 _MOST_PATTERNS = 4096  # the most patterns of a search; the time of a move is proportional to them
@@ -26,17 +26,17 @@ _PATTERNS = (256, 1024, _MOST_PATTERNS)  # the numbers of patterns of compiled s
 _CONSTANTS = (0, 1)  # the columns of the constant classifiers in a problem
 
 
-class Columns(NamedTuple):
+class SignedMonomials(NamedTuple):
     """Signed monomials that may vote."""
 
     monomials: np.ndarray  # [k] int64, indices into the list of all monomials
     signs: np.ndarray  # [k] +1 or -1
 
 
-class Vote(NamedTuple):
+class MonomialVote(NamedTuple):
     """A point of (15)."""
 
-    columns: Columns  # of the rules that vote
+    columns: SignedMonomials  # of the rules that vote
     coefficients: np.ndarray  # [k] > 0
     constants: np.ndarray  # [2] of +1 and -1
     loss: float
@@ -47,37 +47,41 @@ class Vote(NamedTuple):
         return len(self.coefficients)
 
 
-def constant(table: Table) -> Vote:
+def constant(table: MonomialTable) -> MonomialVote:
     """The better constant classifier."""
     positive = float(table.weights[table.labels > 0].sum())
     negative = float(table.weights.sum()) - positive
-    nothing = Columns(np.zeros(0, np.int64), np.zeros(0, np.int8))
+    nothing = SignedMonomials(np.zeros(0, np.int64), np.zeros(0, np.int8))
     constants = np.array([1.0, 0.0] if positive >= negative else [0.0, 1.0])
-    return Vote(nothing, np.zeros(0), constants, min(positive, negative) + table.constant_cost)
+    return MonomialVote(
+        nothing, np.zeros(0), constants, min(positive, negative) + table.constant_cost
+    )
 
 
-class Problem(NamedTuple):
+class PatternProblem(NamedTuple):
     """The problem (15) over few columns, on the patterns of the rows for these columns."""
 
-    columns: Columns
-    instance: local_search.Instance
+    columns: SignedMonomials
+    instance: local_search.VoteInstance
 
 
-def make_problem(table: Table, columns: Columns) -> Problem:
+def make_problem(table: MonomialTable, columns: SignedMonomials) -> PatternProblem:
     """The problem over the first columns, as many as make at most _MOST_PATTERNS patterns."""
     size = min(len(columns.signs), _NUM_COLUMNS)
     while True:
-        columns = Columns(columns.monomials[:size], columns.signs[:size])
+        columns = SignedMonomials(columns.monomials[:size], columns.signs[:size])
         side, weights = patterns_of(table, columns)
         if len(weights) <= _MOST_PATTERNS:
             break
         size //= 2
-    return Problem(columns, _instance(table, columns, side, weights))
+    return PatternProblem(columns, _instance(table, columns, side, weights))
 
 
-def patterns_of(table: Table, columns: Columns) -> tuple[separation.Side, np.ndarray]:
+def patterns_of(
+    table: MonomialTable, columns: SignedMonomials
+) -> tuple[separation.ClassGroups, np.ndarray]:
     """Groups of rows that agree on the columns and on the label, which is the last column of
-    `Side.covered`, and the sums of their weights.
+    `ClassGroups.covered`, and the sums of their weights.
     """
     covered = table.covers(columns.monomials)
     both = np.concatenate([covered, (table.labels > 0)[:, None].astype(np.uint8)], axis=1)
@@ -86,8 +90,11 @@ def patterns_of(table: Table, columns: Columns) -> tuple[separation.Side, np.nda
 
 
 def _instance(
-    table: Table, columns: Columns, side: separation.Side, weights: np.ndarray
-) -> local_search.Instance:
+    table: MonomialTable,
+    columns: SignedMonomials,
+    side: separation.ClassGroups,
+    weights: np.ndarray,
+) -> local_search.VoteInstance:
     """The problem padded to one of a few sizes, so that searches share compiled programs."""
     dtype = jnp.result_type(float)
     num_columns = 2 + _NUM_COLUMNS
@@ -106,7 +113,7 @@ def _instance(
         True,
     )
     padded = np.pad(weights, (0, num_patterns - len(weights)))
-    return local_search.Instance(
+    return local_search.VoteInstance(
         devices.from_host(margins.astype(dtype)),
         devices.from_host(padded.astype(dtype)),
         devices.from_host(costs.astype(dtype)),
@@ -115,7 +122,7 @@ def _instance(
     )
 
 
-def of_rules(table: Table, rules: Rules, most: int | None) -> Vote:
+def of_rules(table: MonomialTable, rules: GreedyRules, most: int | None) -> MonomialVote:
     """The vote nearest to real votes of rules. Only the `most` rules of largest votes are kept."""
     sizes = np.abs(rules.votes)
     if most is not None and len(sizes) > most:
@@ -128,7 +135,9 @@ def of_rules(table: Table, rules: Rules, most: int | None) -> Vote:
     )
 
 
-def at(table: Table, columns: Columns, coefficients: np.ndarray, constants: np.ndarray) -> Vote:
+def at(
+    table: MonomialTable, columns: SignedMonomials, coefficients: np.ndarray, constants: np.ndarray
+) -> MonomialVote:
     """The vote nearest to coefficients [k] >= 0 and constants [2], in multiples of 2^-20 that sum
     to 1, with its exact loss.
     """
@@ -137,7 +146,7 @@ def at(table: Table, columns: Columns, coefficients: np.ndarray, constants: np.n
     units = np.round(values / values.sum() / UNIT)
     units[np.argmax(units)] += 1 / UNIT - units.sum()
     indices = np.flatnonzero(units[2:] > 0)
-    kept = Columns(columns.monomials[indices], columns.signs[indices])
+    kept = SignedMonomials(columns.monomials[indices], columns.signs[indices])
     shares = units * UNIT
     side, weights = patterns_of(table, kept)
     labels = np.where(side.covered[:, -1] > 0, 1.0, -1.0)
@@ -146,15 +155,15 @@ def at(table: Table, columns: Columns, coefficients: np.ndarray, constants: np.n
     paid = float(table.costs[kept.monomials].sum()) + table.constant_cost * int(
         (shares[:2] > 0).sum()
     )
-    return Vote(kept, shares[2 + indices], shares[:2], errors + paid)
+    return MonomialVote(kept, shares[2 + indices], shares[:2], errors + paid)
 
 
-def columns_of(rules: Rules) -> Columns:
+def columns_of(rules: GreedyRules) -> SignedMonomials:
     """The columns of the rules, with the signs of their votes."""
-    return Columns(rules.columns, np.where(rules.votes < 0, -1, 1).astype(np.int8))
+    return SignedMonomials(rules.columns, np.where(rules.votes < 0, -1, 1).astype(np.int8))
 
 
-def start_from(problem: Problem, vote: Vote) -> Array:
+def start_from(problem: PatternProblem, vote: MonomialVote) -> Array:
     """The coefficients [n] of a vote in a problem; columns that the problem lacks are left out."""
     values = np.zeros(problem.instance.costs.shape[0])
     values[:2] = vote.constants
@@ -171,7 +180,7 @@ def start_from(problem: Problem, vote: Vote) -> Array:
     return devices.from_host((values / values.sum()).astype(problem.instance.costs.dtype))
 
 
-def improve(problem: Problem, start: Array, most: int | None) -> tuple[Vote, Array]:
+def improve(problem: PatternProblem, start: Array, most: int | None) -> tuple[MonomialVote, Array]:
     """The vote after some moves of the local search from coefficients [n], and its coefficients,
     from which the search can continue.
     """
@@ -184,7 +193,7 @@ def warm_up(num_patterns: int, most: int | None) -> None:
     size = next((size for size in _PATTERNS if size >= num_patterns), _MOST_PATTERNS)
     dtype, num_columns = jnp.result_type(float), 2 + _NUM_COLUMNS
     is_first = np.arange(num_columns) < 1
-    nothing = local_search.Instance(
+    nothing = local_search.VoteInstance(
         np.zeros((num_columns, size), dtype),
         np.zeros(size, dtype),
         np.zeros(num_columns, dtype),
@@ -195,8 +204,8 @@ def warm_up(num_patterns: int, most: int | None) -> None:
 
 
 def from_relaxation(
-    problem: Problem, coefficients: np.ndarray, config: rounded.RelaxedConfig
-) -> Vote:
+    problem: PatternProblem, coefficients: np.ndarray, config: rounded.RelaxedConfig
+) -> MonomialVote:
     """The vote of few rules whose scores are nearest to those of the relaxation (see `relaxed`)."""
     values = devices.from_host(np.asarray(coefficients, problem.instance.costs.dtype))
     return _vote(problem, _find_relaxed(problem.instance, values, config=config))
@@ -218,8 +227,8 @@ def _config(most: int | None) -> local_search.SearchConfig:
 
 @functools.partial(jax.jit, static_argnames=("config",))
 def _search(
-    instance: local_search.Instance, start: Array, *, config: local_search.SearchConfig
-) -> local_search.Vote:
+    instance: local_search.VoteInstance, start: Array, *, config: local_search.SearchConfig
+) -> local_search.FeasibleVote:
     limited = local_search.limited(start, config.max_hypotheses, _CONSTANTS)
     return local_search.search(
         instance, local_search.evaluate(instance, limited), config=config, companions=_CONSTANTS
@@ -228,13 +237,13 @@ def _search(
 
 @functools.partial(jax.jit, static_argnames=("config",))
 def _find_relaxed(
-    instance: local_search.Instance, coefficients: Array, *, config: rounded.RelaxedConfig
-) -> local_search.Vote:
+    instance: local_search.VoteInstance, coefficients: Array, *, config: rounded.RelaxedConfig
+) -> local_search.FeasibleVote:
     return rounded.find(instance, coefficients, config=config)
 
 
-def _vote(problem: Problem, found: local_search.Vote) -> Vote:
+def _vote(problem: PatternProblem, found: local_search.FeasibleVote) -> MonomialVote:
     values = np.asarray(found.coefficients, np.float64)
     indices = np.flatnonzero(values[2 : 2 + len(problem.columns.signs)] > 0)
-    columns = Columns(problem.columns.monomials[indices], problem.columns.signs[indices])
-    return Vote(columns, values[2 + indices], values[:2], float(found.loss))
+    columns = SignedMonomials(problem.columns.monomials[indices], problem.columns.signs[indices])
+    return MonomialVote(columns, values[2 + indices], values[:2], float(found.loss))

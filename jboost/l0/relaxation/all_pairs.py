@@ -21,15 +21,15 @@ from jboost.base.types import Array, ArrayLike
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.relaxation import halpern, pair_blocks
 from jboost.l0.relaxation.instance import known_cuts, numbers_of, ordered, unordered
-from jboost.l0.relaxation.pair_blocks import Layout
+from jboost.l0.relaxation.pair_blocks import PairLayout
 from jboost.l0.types import (
     AllPairsConfig,
-    Cuts,
+    CutIndices,
     Dual,
-    Instance,
     L0Relaxation,
     Primal,
     RelaxationConfig,
+    RelaxationInstance,
     WarmStart,
 )
 
@@ -107,7 +107,9 @@ def list_pairs(
     return np.where(which[:, None] == 0, ends, ends[:, ::-1]), weights[row, which, column]
 
 
-def known_layout(config: RelaxationConfig, outputs: Array, labels: Array, mask: Array) -> Layout:
+def known_layout(
+    config: RelaxationConfig, outputs: Array, labels: Array, mask: Array
+) -> PairLayout:
     """The layout for the sizes of the classes, if labels and mask are known while tracing;
     otherwise a layout that fits any sizes.
     """
@@ -123,7 +125,7 @@ def known_layout(config: RelaxationConfig, outputs: Array, labels: Array, mask: 
     return pair_blocks.make_layout(sizes[0], sizes[0], sizes[1], orders, solver.block_bytes)
 
 
-def any_layout(config: RelaxationConfig, num_examples: int, orders: str = "traced") -> Layout:
+def any_layout(config: RelaxationConfig, num_examples: int, orders: str = "traced") -> PairLayout:
     """The layout for classes that are unknown while tracing: the minority class has at most half of
     the examples.
     """
@@ -141,7 +143,9 @@ def _solver(config: RelaxationConfig) -> AllPairsConfig:
     return config.solver
 
 
-def placed(instance: Instance, layout: Layout, cuts: Cuts, values: Array) -> Array:
+def placed(
+    instance: RelaxationInstance, layout: PairLayout, cuts: CutIndices, values: Array
+) -> Array:
     """The values of listed cuts as a vector of pairs [P, O, Q]; values of empty slots must be 0."""
     row, column = jnp.minimum(*cuts), jnp.maximum(*cuts)
     is_backward = (
@@ -159,7 +163,7 @@ def placed(instance: Instance, layout: Layout, cuts: Cuts, values: Array) -> Arr
     )
 
 
-def listed(instance: Instance, layout: Layout) -> Cuts:
+def listed(instance: RelaxationInstance, layout: PairLayout) -> CutIndices:
     """The examples of each entry of a vector of pairs, in the order of the instance; m if the entry
     is no cut.
     """
@@ -174,10 +178,12 @@ def listed(instance: Instance, layout: Layout) -> Cuts:
         jnp.where(order == 0, row, column + layout.first_column),
         jnp.where(order == 0, column + layout.first_column, row),
     )
-    return Cuts(*(jnp.ravel(jnp.where(is_cut, end, instance.weights.shape[0])) for end in ends))
+    return CutIndices(
+        *(jnp.ravel(jnp.where(is_cut, end, instance.weights.shape[0])) for end in ends)
+    )
 
 
-class Solved(NamedTuple):
+class AllPairsSolution(NamedTuple):
     """The primal and dual solutions, unscaled; vectors of pairs are in their layout."""
 
     primal: Primal
@@ -194,13 +200,13 @@ class Solved(NamedTuple):
 
 
 def solve(
-    instance: Instance,
+    instance: RelaxationInstance,
     config: RelaxationConfig,
-    layout: Layout,
+    layout: PairLayout,
     tolerance: Array,
     warm: WarmStart,
     may_run: Array,
-) -> Solved:
+) -> AllPairsSolution:
     """Solves the relaxation to a relative gap.
 
     Args:
@@ -216,11 +222,11 @@ def solve(
     program, state = halpern.init(instance, layout, warm.primal, *warm.dual, warm.primal_weight)
     aim = tolerance * (1 - 4 * jnp.finfo(tolerance.dtype).eps)
 
-    def unfinished(state: halpern.State) -> Array:
+    def unfinished(state: halpern.HalpernState) -> Array:
         runs = may_run & (state.gap > aim) & ~halpern.is_stalled(state)
         return ~state.has_begun | runs
 
-    def step(state: halpern.State) -> halpern.State:
+    def step(state: halpern.HalpernState) -> halpern.HalpernState:
         return halpern.step(program, state, layout, solver.at_once, config.max_pair_entries)
 
     last, _ = loops.bounded_loop(
@@ -236,7 +242,7 @@ def solve(
         convexity,
         last.primal_weight,
     )
-    return Solved(
+    return AllPairsSolution(
         best.primal,
         best.upper,
         Dual(best.weights, best.pairs),
@@ -257,9 +263,9 @@ def keeps_vectors(config: RelaxationConfig) -> bool:
 
 
 def solve_relaxation(
-    instance: Instance,
+    instance: RelaxationInstance,
     config: RelaxationConfig,
-    layout: Layout,
+    layout: PairLayout,
     is_valid: Array,
     tolerance: Array,
     warm: WarmStart | None,
@@ -302,7 +308,7 @@ def solve_relaxation(
     )
 
 
-def _start(instance: Instance, layout: Layout, warm: WarmStart | None) -> WarmStart:
+def _start(instance: RelaxationInstance, layout: PairLayout, warm: WarmStart | None) -> WarmStart:
     """The warm start with its pair weights as a vector of pairs, or the uniform vote."""
     dtype = instance.costs.dtype
     zero, none = jnp.zeros((), dtype), jnp.zeros((0, 2), jnp.int32)
@@ -328,7 +334,11 @@ def _start(instance: Instance, layout: Layout, warm: WarmStart | None) -> WarmSt
 
 
 def _listed_sides(
-    instance: Instance, config: RelaxationConfig, layout: Layout, solved: Solved, capacity: int
+    instance: RelaxationInstance,
+    config: RelaxationConfig,
+    layout: PairLayout,
+    solved: AllPairsSolution,
+    capacity: int,
 ) -> tuple[Array, Dual, WarmStart]:
     """The pairs [K, 2] with indices of the caller, the proving dual, and the last iterate, both
     with pair weights [K].

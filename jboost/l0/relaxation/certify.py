@@ -21,7 +21,7 @@ from jax import lax
 from jboost.base import brackets, numerics, reduce
 from jboost.base.types import Array
 from jboost.l0.relaxation import cuts as pair_cuts
-from jboost.l0.types import Dual, Held, Instance, Primal
+from jboost.l0.types import Dual, Held, Primal, RelaxationInstance
 from jboost.l0.votes import grids
 
 
@@ -72,7 +72,7 @@ def lower_bound(
     return jnp.where(is_known, low, -jnp.inf)
 
 
-def allowed(instance: Instance, held: Held, dual: Dual) -> Dual:
+def allowed(instance: RelaxationInstance, held: Held, dual: Dual) -> Dual:
     """A dual near this one that satisfies (19b) in exact arithmetic, and s_u <= c_u for the pool up
     to rounding.
     """
@@ -96,7 +96,7 @@ def cleaned(values: Array) -> Array:
     return jnp.where((values > 1e-30) & (values < jnp.inf), values, 0.0)
 
 
-def _load(instance: Instance, held: Held, dual: Dual) -> Array:
+def _load(instance: RelaxationInstance, held: Held, dual: Dual) -> Array:
     """(1 + rho) w_i + sum of v over the cuts of i, [m], rounded up."""
 
     def load(weights: Array, pair_weights: Array, margin: Array, held: Held) -> Array:
@@ -110,7 +110,7 @@ def _load(instance: Instance, held: Held, dual: Dual) -> Array:
     return numerics.in_64_bits(load)(dual.example_weights, dual.pair_weights, instance.margin, held)
 
 
-def prove_lower(instance: Instance, held: Held, dual: Dual) -> tuple[Array, Array]:
+def prove_lower(instance: RelaxationInstance, held: Held, dual: Dual) -> tuple[Array, Array]:
     """The lower bound over the pool that a dual from `allowed` proves, [], and alpha, []. Without a
     column they are -inf and 0.
     """
@@ -120,7 +120,7 @@ def prove_lower(instance: Instance, held: Held, dual: Dual) -> tuple[Array, Arra
 
 
 def prove_from_sums(
-    instance: Instance, example_weights: Array, served: Array, sums: Array
+    instance: RelaxationInstance, example_weights: Array, served: Array, sums: Array
 ) -> tuple[Array, Array]:
     """`prove_lower` from sums of pair weights.
 
@@ -151,7 +151,7 @@ def prove_from_sums(
     return proven, jnp.where(jnp.isfinite(least), least - excess, 0.0)
 
 
-def on_grid(instance: Instance, primal: Primal) -> tuple[Primal, Array]:
+def on_grid(instance: RelaxationInstance, primal: Primal) -> tuple[Primal, Array]:
     """The point rounded to the grid, with lambda on the simplex and mu >= lambda; and the least
     slacks [m] that its margins allow, also on the grid.
     """
@@ -187,7 +187,7 @@ def on_grid(instance: Instance, primal: Primal) -> tuple[Primal, Array]:
 
 
 def raised(
-    instance: Instance, primal: Primal, least: Array, required: pair_cuts.LeastSlacks
+    instance: RelaxationInstance, primal: Primal, least: Array, required: pair_cuts.LeastSlacks
 ) -> Primal:
     """The point with the slacks of one class set to the least values with which all cuts hold; the
     class is the one for which that is cheaper.
@@ -202,7 +202,7 @@ def raised(
     return primal._replace(slacks=jnp.where(prices[0] <= prices[1], *candidates))
 
 
-def price(instance: Instance, primal: Primal) -> Array:
+def price(instance: RelaxationInstance, primal: Primal) -> Array:
     """The objective of a feasible point, [], rounded up."""
     both = (
         jnp.concatenate([instance.weights, instance.costs]),

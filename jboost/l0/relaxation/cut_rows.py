@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from jboost.base.numerics import times
 from jboost.base.types import Array
 from jboost.l0.relaxation import cuts as pair_cuts
-from jboost.l0.types import Cuts, Instance
+from jboost.l0.types import CutIndices, RelaxationInstance
 
 
-class Rows(NamedTuple):
+class CutRows(NamedTuple):
     """Cuts sum selected mu + sum slacks xi >= 1."""
 
     selected: Array  # [K, U]
@@ -23,8 +23,8 @@ class Rows(NamedTuple):
         return times(self.selected, selected) + times(self.slacks, slacks)
 
 
-def from_pairs(instance: Instance, cuts: Cuts) -> Rows:
+def from_pairs(instance: RelaxationInstance, cuts: CutIndices) -> CutRows:
     """Pair cuts [K] as rows, 0 for empty slots."""
     indices = jnp.arange(instance.hits.shape[0])
     slacks = sum((end[:, None] == indices[None, :]).astype(instance.hits.dtype) for end in cuts)
-    return Rows(pair_cuts.rows(instance, cuts), slacks)
+    return CutRows(pair_cuts.rows(instance, cuts), slacks)

@@ -24,7 +24,7 @@ from jax import lax
 from jboost.base import brackets, loops, reduce
 from jboost.base.records import register
 from jboost.base.types import Array
-from jboost.l0.types import Cuts, Instance
+from jboost.l0.types import CutIndices, RelaxationInstance
 
 _ROWS_AT_ONCE = 256  # examples whose distances to all others are in memory at once
 
@@ -49,7 +49,11 @@ def num_pairs(num_examples: int) -> int:
 
 
 def search(
-    instance: Instance, selected: Array, slacks: Array, max_entries: int, only: Array | None = None
+    instance: RelaxationInstance,
+    selected: Array,
+    slacks: Array,
+    max_entries: int,
+    only: Array | None = None,
 ) -> LeastSlacks:
     """Searches the cuts of all pairs, in slabs of the majority class. With `only` [U], a pair
     counts only if one of these hypotheses separates it in either direction.
@@ -109,7 +113,7 @@ class _Factors(NamedTuple):
     backward: Array
 
 
-def _factors(instance: Instance, selected: Array, size: int) -> _Factors:
+def _factors(instance: RelaxationInstance, selected: Array, size: int) -> _Factors:
     forward = instance.hits[:size] * selected[None, :]
     backward = (
         jnp.where(
@@ -121,7 +125,7 @@ def _factors(instance: Instance, selected: Array, size: int) -> _Factors:
 
 
 def _required(
-    instance: Instance, factors: _Factors, begin: Array, width: int, only: Array | None
+    instance: RelaxationInstance, factors: _Factors, begin: Array, width: int, only: Array | None
 ) -> Array:
     """The right side of (18) for the pairs of the first P examples and a slab of `width` others,
     [P, width]: 1 - sum of mu, for the order of the pair that requires more. -inf for a pair without
@@ -195,14 +199,14 @@ def least_distance(bits: Array, is_minority: Array, is_majority: Array) -> Array
     )
 
 
-def are_near(instance: Instance, one: Array, other: Array) -> Array:
+def are_near(instance: RelaxationInstance, one: Array, other: Array) -> Array:
     """Which pairs of examples are near enough to have cuts, [k, l] bool."""
     if instance.bits.shape[1] == 0:
         return jnp.ones((one.shape[0], other.shape[0]), bool)
     return distances(one, other) <= instance.reach
 
 
-def have_cuts(instance: Instance, cuts: Cuts) -> Array:
+def have_cuts(instance: RelaxationInstance, cuts: CutIndices) -> Array:
     """Which pairs of a working set are near enough for a cut, [K] bool."""
     if instance.bits.shape[1] == 0:
         return jnp.ones(cuts.first.shape, bool)
@@ -214,18 +218,18 @@ def _product(left: Array, right: Array) -> Array:
     return jnp.matmul(left, right.T, precision=lax.Precision.HIGHEST)
 
 
-def empty(capacity: int, num_examples: int) -> Cuts:
+def empty(capacity: int, num_examples: int) -> CutIndices:
     """A working set without cuts."""
     none = jnp.full((capacity,), num_examples, jnp.int32)
-    return Cuts(none, none)
+    return CutIndices(none, none)
 
 
-def is_used(instance: Instance, cuts: Cuts) -> Array:
+def is_used(instance: RelaxationInstance, cuts: CutIndices) -> Array:
     """Which slots hold a cut, [K] bool."""
     return cuts.first < instance.hits.shape[0]
 
 
-def rows(instance: Instance, cuts: Cuts) -> Array:
+def rows(instance: RelaxationInstance, cuts: CutIndices) -> Array:
     """The coefficients [K, U] of mu in the cuts; 0 for empty slots."""
     first, second = (instance.margins.at[end].get(mode="fill", fill_value=0) for end in cuts)
     return serves(first, second, instance.either).astype(instance.margins.dtype)
@@ -238,13 +242,13 @@ def serves(first: Array, second: Array, either: Array | bool) -> Array:
     return ((first == 1) & (second != -1)) | (either & (first == 0) & (second == 1))
 
 
-def gather(cuts: Cuts, values: Array) -> Array:
+def gather(cuts: CutIndices, values: Array) -> Array:
     """The sum of the values [..., m] of both ends, [..., K]."""
     first, second = (values.at[..., end].get(mode="fill", fill_value=0) for end in cuts)
     return first + second
 
 
-def scatter(cuts: Cuts, values: Array, num_examples: int) -> Array:
+def scatter(cuts: CutIndices, values: Array, num_examples: int) -> Array:
     """The sums [..., m] of the values [..., K] of the cuts that contain an example."""
     sums = jnp.zeros((*values.shape[:-1], num_examples), values.dtype)
     return sums.at[..., jnp.concatenate(cuts)].add(
@@ -254,10 +258,10 @@ def scatter(cuts: Cuts, values: Array, num_examples: int) -> Array:
 
 @register
 @dataclasses.dataclass(frozen=True)
-class Listed:
+class ListedCuts:
     """The cuts of a working set of capacity K, with their rows."""
 
-    cuts: Cuts
+    cuts: CutIndices
     served: Array  # [K, U] coefficients of mu
     is_used: Array  # [K] bool
 
@@ -293,7 +297,7 @@ class Listed:
 class Refreshed(NamedTuple):
     """A working set after new cuts were added."""
 
-    cuts: Cuts
+    cuts: CutIndices
     former_slot: Array  # [K] int32 the former slot of each cut, K for a new cut or an empty slot
     num_new: Array  # [] int32
     num_left_out: Array  # [] int32 violated cuts that found no slot
@@ -305,22 +309,24 @@ class WorkingSet:
 
     capacity: int
 
-    def hold(self, instance: Instance, cuts: Cuts) -> Listed:
+    def hold(self, instance: RelaxationInstance, cuts: CutIndices) -> ListedCuts:
         """The cuts with their rows."""
-        return Listed(cuts, rows(instance, cuts), is_used(instance, cuts))
+        return ListedCuts(cuts, rows(instance, cuts), is_used(instance, cuts))
 
-    def begin(self, instance: Instance, known: Cuts, values: Array) -> tuple[Cuts, Array]:
+    def begin(
+        self, instance: RelaxationInstance, known: CutIndices, values: Array
+    ) -> tuple[CutIndices, Array]:
         """The first working set, of known cuts with their values [K]."""
         return known, values
 
-    def listed(self, instance: Instance, cuts: Cuts) -> Cuts:
+    def listed(self, instance: RelaxationInstance, cuts: CutIndices) -> CutIndices:
         """The cuts as a list: unchanged."""
         return cuts
 
     def refresh(
         self,
-        instance: Instance,
-        cuts: Cuts,
+        instance: RelaxationInstance,
+        cuts: CutIndices,
         importance: Array,
         required: LeastSlacks,
         selected: Array,
@@ -332,8 +338,8 @@ class WorkingSet:
 
 
 def refresh(
-    instance: Instance,
-    cuts: Cuts,
+    instance: RelaxationInstance,
+    cuts: CutIndices,
     importance: Array,
     required: LeastSlacks,
     selected: Array,
@@ -354,31 +360,31 @@ def refresh(
     """
     num_examples, capacity = instance.hits.shape[0], cuts.first.shape[0]
     indices, partners = jnp.arange(num_examples, dtype=jnp.int32), required.partner
-    found = Cuts(jnp.concatenate([indices, partners]), jnp.concatenate([partners, indices]))
+    found = CutIndices(jnp.concatenate([indices, partners]), jnp.concatenate([partners, indices]))
     has_partner = jnp.concatenate(
         [partners < num_examples, (partners < num_examples) & ~instance.either]
     )
-    found = Cuts(
+    found = CutIndices(
         *(
             jnp.where(instance.either, end, part)
             for end, part in zip((jnp.minimum(*found), jnp.maximum(*found)), found, strict=True)
         )
     )
-    found = Cuts(*(jnp.where(has_partner, part, num_examples) for part in found))
+    found = CutIndices(*(jnp.where(has_partner, part, num_examples) for part in found))
     reached = jnp.matmul(rows(instance, found), selected, precision=lax.Precision.HIGHEST) + gather(
         found, slacks
     )
     violation = jnp.where(has_partner, 1 - reached, 0.0)
     is_violated = violation > threshold
 
-    both = Cuts(
+    both = CutIndices(
         jnp.concatenate([cuts.first, found.first]), jnp.concatenate([cuts.second, found.second])
     )
     is_new = jnp.concatenate([jnp.zeros((capacity,), bool), jnp.ones(violation.shape, bool)])
     counts = jnp.concatenate([is_used(instance, cuts), is_violated])
-    both = Cuts(*(jnp.where(counts, part, num_examples) for part in both))
+    both = CutIndices(*(jnp.where(counts, part, num_examples) for part in both))
     order = jnp.lexsort((is_new, both.second, both.first))
-    ordered = Cuts(both.first[order], both.second[order])
+    ordered = CutIndices(both.first[order], both.second[order])
     repeats = (ordered.first[1:] == ordered.first[:-1]) & (
         ordered.second[1:] == ordered.second[:-1]
     )
@@ -389,7 +395,7 @@ def refresh(
     )
     chosen = jnp.argsort(-jnp.where(counts, rank, 0.0))[:capacity]
     stays = counts[chosen]
-    kept = Cuts(*(jnp.where(stays, part[chosen], num_examples) for part in both))
+    kept = CutIndices(*(jnp.where(stays, part[chosen], num_examples) for part in both))
     num_new = jnp.sum(stays & is_new[chosen], dtype=jnp.int32)
     num_found = jnp.sum(counts & is_new, dtype=jnp.int32)
     former = jnp.where(stays & ~is_new[chosen], chosen, capacity).astype(jnp.int32)

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jboost.base import numerics
 from jboost.base.records import register
 from jboost.base.types import Array
-from jboost.l0.relaxation.interior import Solved
-from jboost.l0.types import Dual, Held, Instance, Primal, WarmStart
+from jboost.l0.relaxation.interior import WorkingSetSolution
+from jboost.l0.types import Dual, Held, Primal, RelaxationInstance, WarmStart
 from jboost.lp import first_order
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.problem import LinearProgram
@@ -26,7 +26,7 @@ _IDLE = 1e-4  # a cut may be dropped if its dual, in units of the largest weight
 
 @register
 @dataclasses.dataclass(frozen=True)
-class Rows:
+class ProgramRows:
     """The operator of the rows of the program."""
 
     margins: Array  # [m, U]
@@ -86,7 +86,7 @@ class Rows:
         return self._backward(weights, jnp.abs(self.margins), 1.0)
 
 
-def make_program(instance: Instance, held: Held) -> LinearProgram:
+def make_program(instance: RelaxationInstance, held: Held) -> LinearProgram:
     """The program over these cuts. Rows of padding and of empty slots have infinite bounds."""
     dtype = instance.costs.dtype
     is_real = jnp.arange(instance.weights.shape[0]) < instance.num_real
@@ -104,7 +104,7 @@ def make_program(instance: Instance, held: Held) -> LinearProgram:
         objective=jnp.concatenate(
             [jnp.zeros_like(instance.costs), instance.costs, instance.weights]
         ),
-        operator=Rows(instance.margins, held, 1 + instance.margin, is_real),
+        operator=ProgramRows(instance.margins, held, 1 + instance.margin, is_real),
         row_lower=row_lower,
         row_upper=jnp.full_like(row_lower, jnp.inf).at[num_examples].set(1.0),
         lower=jnp.zeros_like(upper),
@@ -113,14 +113,14 @@ def make_program(instance: Instance, held: Held) -> LinearProgram:
 
 
 @dataclasses.dataclass(frozen=True)
-class Method:
+class FirstOrderMethod:
     """The first-order method for the rounds of cuts; its iterate is a `jboost.lp.WarmStart`."""
 
     config: FirstOrderConfig
     share_of_gap = 0.01
 
     def begin(
-        self, instance: Instance, held: Held, primal: Primal, warm: WarmStart | None
+        self, instance: RelaxationInstance, held: Held, primal: Primal, warm: WarmStart | None
     ) -> first_order.WarmStart:
         """The start: a feasible point with dual 0, or the warm start."""
         num_columns, dtype = instance.costs.shape[0], instance.costs.dtype
@@ -137,13 +137,13 @@ class Method:
 
     def solve(
         self,
-        instance: Instance,
+        instance: RelaxationInstance,
         held: Held,
         iterate: first_order.WarmStart,
         *,
         scale: Array,
         tolerance: Array,
-    ) -> Solved:
+    ) -> WorkingSetSolution:
         """Solves over a working set; residuals and gap are relative."""
         last = first_order.run(
             make_program(instance, held),
@@ -154,11 +154,11 @@ class Method:
         found = first_order.warm_start(last)
         primal, dual = self.sides(instance, found)
         importance = jnp.where(dual.pair_weights > _IDLE * instance.unit, dual.pair_weights, 0.0)
-        return Solved(found, primal, dual, importance, last.num_iterations)
+        return WorkingSetSolution(found, primal, dual, importance, last.num_iterations)
 
     def refresh(
         self,
-        instance: Instance,
+        instance: RelaxationInstance,
         former_slot: Array,
         primal: Primal,
         iterate: first_order.WarmStart,
@@ -168,7 +168,9 @@ class Method:
         kept = iterate.dual[first:].at[former_slot].get(mode="fill", fill_value=0.0)
         return iterate._replace(dual=iterate.dual.at[first:].set(kept))
 
-    def sides(self, instance: Instance, iterate: first_order.WarmStart) -> tuple[Primal, Dual]:
+    def sides(
+        self, instance: RelaxationInstance, iterate: first_order.WarmStart
+    ) -> tuple[Primal, Dual]:
         """The primal and dual solutions of an iterate."""
         num_examples, num_columns = instance.margins.shape
         primal = Primal(*jnp.split(iterate.primal, [num_columns, 2 * num_columns]))
@@ -176,7 +178,7 @@ class Method:
             iterate.dual[:num_examples], iterate.dual[num_examples + 1 + num_columns :]
         )
 
-    def convexity(self, instance: Instance, iterate: first_order.WarmStart) -> Array:
+    def convexity(self, instance: RelaxationInstance, iterate: first_order.WarmStart) -> Array:
         """The dual alpha of sum lambda = 1."""
         return iterate.dual[instance.weights.shape[0]]
 

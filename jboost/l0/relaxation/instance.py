@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jboost.base.types import Array
 from jboost.l0.relaxation import cuts as pair_cuts
-from jboost.l0.types import Cuts, Instance, WarmStart
+from jboost.l0.types import CutIndices, RelaxationInstance, WarmStart
 
 
 def make_instance(
@@ -22,13 +22,13 @@ def make_instance(
     column_mask: Array,
     margin: Array,
     either: Array | bool = False,
-) -> tuple[Instance, Array]:
+) -> tuple[RelaxationInstance, Array]:
     """The relaxation with sorted examples, and whether all values are valid, [] bool. If they are
     not, valid values replace all of them.
     """
     dtype = jnp.result_type(float)
     matters = mask[:, None] & column_mask[None, :]
-    given = _Given(
+    given = _CallerValues(
         outputs=jnp.where(matters, outputs, 0).astype(dtype),
         labels=jnp.where(mask, labels, 1).astype(dtype),
         costs=jnp.where(column_mask, costs, 0).astype(dtype),
@@ -36,11 +36,13 @@ def make_instance(
         margin=margin,
     )
     is_valid = _are_valid(given)
-    given = _Given(*(jnp.where(is_valid, *values) for values in zip(given, _INSTEAD, strict=True)))
+    given = _CallerValues(
+        *(jnp.where(is_valid, *values) for values in zip(given, _INSTEAD, strict=True))
+    )
     order, num_minority = _sort_by_class(given.labels, mask)
     signed = (given.outputs * given.labels[:, None])[order]
     matters = matters[order]
-    instance = Instance(
+    instance = RelaxationInstance(
         margins=jnp.where(matters, signed, 0),
         hits=jnp.where(matters & (signed == 1), 1, 0).astype(dtype),
         misses=jnp.where(matters & (signed != -1), 1, 0).astype(dtype),
@@ -62,7 +64,7 @@ def make_instance(
     return instance, is_valid
 
 
-class _Given(NamedTuple):
+class _CallerValues(NamedTuple):
     """The values of the caller. Values of padding are valid."""
 
     outputs: Any  # [m, U]
@@ -72,10 +74,10 @@ class _Given(NamedTuple):
     margin: Any  # []
 
 
-_INSTEAD = _Given(outputs=0, labels=1, costs=0, weights=1, margin=1)  # of values not allowed
+_INSTEAD = _CallerValues(outputs=0, labels=1, costs=0, weights=1, margin=1)  # of values not allowed
 
 
-def _are_valid(given: _Given) -> Array:
+def _are_valid(given: _CallerValues) -> Array:
     are_valid = (
         jnp.all((given.outputs == -1) | (given.outputs == 0) | (given.outputs == 1))
         & jnp.all(jnp.abs(given.labels) == 1)
@@ -105,7 +107,9 @@ def _sort_by_class(labels: Array, mask: Array) -> tuple[Array, Array]:
     return order, jnp.sum(is_minority, dtype=jnp.int32)
 
 
-def with_distances(instance: Instance, features: Array, factor: float | None) -> Instance:
+def with_distances(
+    instance: RelaxationInstance, features: Array, factor: float | None
+) -> RelaxationInstance:
     """The instance with cuts only for pairs at a distance of at most `factor` times the least
     distance of a pair; None for all pairs. The distance is the number of attributes that differ.
     """
@@ -130,7 +134,7 @@ def _first_positive(*values: Array) -> Array:
     return unit
 
 
-def known_cuts(instance: Instance, pairs: Array) -> Cuts:
+def known_cuts(instance: RelaxationInstance, pairs: Array) -> CutIndices:
     """The cuts of pairs [K, 2] of examples in the order of the caller, with indices in the order of
     the instance. Pairs that are not of opposite classes, or have no cut in this instance, are left
     out.
@@ -145,7 +149,7 @@ def known_cuts(instance: Instance, pairs: Array) -> Cuts:
     )
     inside = jnp.all((pairs >= 0) & (pairs < num_examples), axis=1)
     ends = position[jnp.where(inside[:, None], pairs, num_examples)]
-    cuts = Cuts(ends[:, 0], ends[:, 1])
+    cuts = CutIndices(ends[:, 0], ends[:, 1])
     are_opposite = (jnp.min(ends, axis=1) < instance.num_minority) & (
         jnp.max(ends, axis=1) >= instance.num_minority
     )
@@ -155,10 +159,10 @@ def known_cuts(instance: Instance, pairs: Array) -> Cuts:
         & jnp.all(ends < instance.num_real, axis=1)
         & pair_cuts.have_cuts(instance, cuts)
     )
-    return Cuts(*(jnp.where(inside, end, num_examples) for end in cuts))
+    return CutIndices(*(jnp.where(inside, end, num_examples) for end in cuts))
 
 
-def ordered(instance: Instance, warm: WarmStart) -> WarmStart:
+def ordered(instance: RelaxationInstance, warm: WarmStart) -> WarmStart:
     """The warm start with its examples in the order of the instance."""
     primal, dual = warm.primal, warm.dual
     return warm._replace(
@@ -167,12 +171,12 @@ def ordered(instance: Instance, warm: WarmStart) -> WarmStart:
     )
 
 
-def unordered(instance: Instance, values: Array) -> Array:
+def unordered(instance: RelaxationInstance, values: Array) -> Array:
     """Values [m] in the order of the instance, rearranged to the order of the caller."""
     return jnp.zeros_like(values).at[instance.order].set(values)
 
 
-def numbers_of(instance: Instance, cuts: Cuts) -> Array:
+def numbers_of(instance: RelaxationInstance, cuts: CutIndices) -> Array:
     """The pairs [K, 2] with indices in the order of the caller, -1 for an empty slot."""
     return jnp.stack(
         [instance.order.at[end].get(mode="fill", fill_value=-1) for end in cuts], axis=1

@@ -16,9 +16,9 @@ from jboost.base.numerics import matvec
 from jboost.base.types import Array, PyTree
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.relaxation import newton, system
-from jboost.l0.relaxation.cuts import Listed
-from jboost.l0.relaxation.system import Parts, Point, Program
-from jboost.l0.types import Dual, Instance, Primal, WarmStart
+from jboost.l0.relaxation.cuts import ListedCuts
+from jboost.l0.relaxation.system import VariableParts, WorkingSetPoint, WorkingSetProgram
+from jboost.l0.types import Dual, Primal, RelaxationInstance, WarmStart
 from jboost.lp.interior_point import InteriorPointConfig
 
 # The complementary products of the first iterate, in units of the largest weight: without a warm
@@ -37,7 +37,7 @@ _LEAST_UNIT = 1e-15  # largest weights outside [1e-15, 1e15] could overflow or u
 _FULL = 0.95  # at the start, the duals of an example use at most this share of its weight
 
 
-class Start(NamedTuple):
+class WorkingSetStart(NamedTuple):
     """The data of a starting point. The first iterate is near these solutions, nearly feasible if
     they are feasible, and its complementary products are not much below `product`.
     """
@@ -48,17 +48,17 @@ class Start(NamedTuple):
     product: Array  # [] positive
 
 
-def enter(program: Program, start: Start) -> Point:
+def enter(program: WorkingSetProgram, start: WorkingSetStart) -> WorkingSetPoint:
     """The first iterate of a solve."""
     above = _enter_primal(program, start)
     above_zero = jnp.where(program.is_used, jnp.concatenate(above), 1.0)
     below, convexity = _enter_dual(program, start, system.parts_of(program, above_zero))
-    return Point(
+    return WorkingSetPoint(
         jnp.stack([above_zero, jnp.where(program.is_used, jnp.concatenate(below), 0.0)]), convexity
     )
 
 
-def _enter_primal(program: Program, start: Start) -> Parts:
+def _enter_primal(program: WorkingSetProgram, start: WorkingSetStart) -> VariableParts:
     """The primal of a start, moved inside its bounds."""
     primal, product, instance = start.primal, start.product, program.instance
     rho = instance.margin
@@ -74,7 +74,7 @@ def _enter_primal(program: Program, start: Start) -> Parts:
     slacks = jnp.maximum(primal.slacks + lift, (rho + lift - margins) / (1 + rho))
     selected = jnp.where(instance.is_column, coefficients + extra, 0.0)
     covered = matvec(program.served, selected) + pair_cuts.gather(program.cuts, slacks) - 1
-    return Parts(
+    return VariableParts(
         coefficients,
         extra,
         1 - extra,
@@ -84,7 +84,9 @@ def _enter_primal(program: Program, start: Start) -> Parts:
     )
 
 
-def _enter_dual(program: Program, start: Start, above: Parts) -> tuple[Parts, Array]:
+def _enter_dual(
+    program: WorkingSetProgram, start: WorkingSetStart, above: VariableParts
+) -> tuple[VariableParts, Array]:
     """The dual of a start, moved inside its bounds so that no complementary product with the primal
     `above` is far below the mean; and the multiplier of the convexity row.
     """
@@ -115,7 +117,7 @@ def _enter_dual(program: Program, start: Start, above: Parts) -> tuple[Parts, Ar
     convexity = jnp.where(jnp.isfinite(convexity), convexity, 0.0)
     room = jnp.maximum(least / above.room, least / above.extra - reduced)
     of_slacks = jnp.maximum(instance.weights - load, least / above.slacks)
-    below = Parts(
+    below = VariableParts(
         jnp.maximum(slope - convexity, least / above.coefficients),
         reduced + room,
         room,
@@ -126,14 +128,14 @@ def _enter_dual(program: Program, start: Start, above: Parts) -> tuple[Parts, Ar
     return below, convexity
 
 
-def product_of(program: Program, point: Point) -> Array:
+def product_of(program: WorkingSetProgram, point: WorkingSetPoint) -> Array:
     """The mean of the complementary products, []."""
     return reduce.total(point.sides[0] * point.sides[1]) / jnp.maximum(
         reduce.count(program.is_used, dtype=point.sides.dtype), 1
     )
 
 
-def sides(program: Program, point: Point) -> tuple[Primal, Dual]:
+def sides(program: WorkingSetProgram, point: WorkingSetPoint) -> tuple[Primal, Dual]:
     """The primal and dual solutions of an iterate."""
     primal = system.parts_of(program, jnp.where(program.is_used, point.sides[0], 0.0))
     dual = system.parts_of(program, point.sides[1])
@@ -149,7 +151,7 @@ def _cast(tree: PyTree, *, dtype: jnp.dtype) -> PyTree:
     )
 
 
-class Solved(NamedTuple):
+class WorkingSetSolution(NamedTuple):
     """The result of a solve over a working set."""
 
     iterate: Any
@@ -160,27 +162,33 @@ class Solved(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Method:
-    """The interior point method for the rounds of cuts; its iterate is a `Start`."""
+class InteriorPointMethod:
+    """The interior point method for the rounds of cuts; its iterate is a `WorkingSetStart`."""
 
     config: InteriorPointConfig
     share_of_gap = 0.1
 
     def begin(
-        self, instance: Instance, held: Listed, primal: Primal, warm: WarmStart | None
-    ) -> Start:
+        self, instance: RelaxationInstance, held: ListedCuts, primal: Primal, warm: WarmStart | None
+    ) -> WorkingSetStart:
         """The start without or with a warm start."""
         unit = instance.unit
         if warm is None:
             nothing = Dual(
                 jnp.zeros_like(instance.weights), jnp.zeros(held.is_used.shape, unit.dtype)
             )
-            return Start(primal, nothing, unit + jnp.inf, _FIRST_PRODUCT * unit)
-        return Start(primal, warm.dual, warm.convexity, _RESUMED_PRODUCT * unit)
+            return WorkingSetStart(primal, nothing, unit + jnp.inf, _FIRST_PRODUCT * unit)
+        return WorkingSetStart(primal, warm.dual, warm.convexity, _RESUMED_PRODUCT * unit)
 
     def solve(
-        self, instance: Instance, held: Listed, iterate: Start, *, scale: Array, tolerance: Array
-    ) -> Solved:
+        self,
+        instance: RelaxationInstance,
+        held: ListedCuts,
+        iterate: WorkingSetStart,
+        *,
+        scale: Array,
+        tolerance: Array,
+    ) -> WorkingSetSolution:
         """Solves over a working set."""
         program = system.make_program(instance, held.cuts, held.served)
         point, count = self._iterated(program, enter(program, iterate), scale, tolerance)
@@ -189,8 +197,8 @@ class Method:
         importance = jnp.where(
             dual.pair_weights > _IDLE * beyond * instance.unit, dual.pair_weights, 0.0
         )
-        return Solved(
-            Start(primal, dual, point.convexity, product_of(program, point)),
+        return WorkingSetSolution(
+            WorkingSetStart(primal, dual, point.convexity, product_of(program, point)),
             primal,
             dual,
             importance,
@@ -198,19 +206,19 @@ class Method:
         )
 
     def _iterated(
-        self, program: Program, iterate: Point, scale: Array, tolerance: Array
-    ) -> tuple[Point, Array]:
+        self, program: WorkingSetProgram, iterate: WorkingSetPoint, scale: Array, tolerance: Array
+    ) -> tuple[WorkingSetPoint, Array]:
         """The last iterate and the number of iterations. A large program is solved in 32 bits if
         these reach the tolerance, otherwise in 64 bits.
         """
         narrow, wide, unit = jnp.dtype("float32"), jnp.dtype("float64"), program.instance.unit
 
-        def in_float(dtype: jnp.dtype, tolerance: Array) -> tuple[Point, Array]:
+        def in_float(dtype: jnp.dtype, tolerance: Array) -> tuple[WorkingSetPoint, Array]:
             cast = functools.partial(_cast, dtype=dtype)
 
             def iterated(
-                program: Program, iterate: Point, scale: Array, tolerance: Array
-            ) -> tuple[Point, Array]:
+                program: WorkingSetProgram, iterate: WorkingSetPoint, scale: Array, tolerance: Array
+            ) -> tuple[WorkingSetPoint, Array]:
                 point, _, count = newton.solve(
                     *cast((program, iterate)),
                     scale=cast(scale),
@@ -240,20 +248,24 @@ class Method:
         )
 
     def refresh(
-        self, instance: Instance, former_slot: Array, primal: Primal, iterate: Start
-    ) -> Start:
+        self,
+        instance: RelaxationInstance,
+        former_slot: Array,
+        primal: Primal,
+        iterate: WorkingSetStart,
+    ) -> WorkingSetStart:
         """The start over the next working set, from a feasible point."""
         known = iterate.dual.pair_weights.at[former_slot].get(mode="fill", fill_value=0.0)
         return iterate._replace(primal=primal, dual=Dual(iterate.dual.example_weights, known))
 
-    def sides(self, instance: Instance, iterate: Start) -> tuple[Primal, Dual]:
+    def sides(self, instance: RelaxationInstance, iterate: WorkingSetStart) -> tuple[Primal, Dual]:
         """The primal and dual solutions of an iterate."""
         return iterate.primal, iterate.dual
 
-    def convexity(self, instance: Instance, iterate: Start) -> Array:
+    def convexity(self, instance: RelaxationInstance, iterate: WorkingSetStart) -> Array:
         """The dual alpha of sum lambda = 1."""
         return iterate.convexity
 
-    def primal_weight(self, iterate: Start) -> Array:
+    def primal_weight(self, iterate: WorkingSetStart) -> Array:
         """0, as the method has no primal weight."""
         return jnp.zeros_like(iterate.convexity)

@@ -19,9 +19,9 @@ from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.relaxation import system as linear
 from jboost.l0.relaxation.system import (
     Cover,
-    Point,
-    Program,
     System,
+    WorkingSetPoint,
+    WorkingSetProgram,
     columns_of,
     parts_of,
     priced,
@@ -47,7 +47,7 @@ _UNIT, _PREDICTOR, _CORRECTOR = range(3)  # stages of an iteration
 _LEAST_RATE = 1e-30  # least relative rate of decrease, so that steps to the boundary are finite
 
 
-class Residuals(NamedTuple):
+class NewtonResiduals(NamedTuple):
     """The residuals of an iterate."""
 
     duals: Array  # [m + 2 U] of x = (xi, lambda, mu)
@@ -56,18 +56,18 @@ class Residuals(NamedTuple):
     convexity: Array  # []
 
 
-def _no_residuals(program: Program) -> Residuals:
+def _no_residuals(program: WorkingSetProgram) -> NewtonResiduals:
     (num_examples, num_columns), num_cuts = program.instance.margins.shape, program.served.shape[0]
     sizes = (num_examples + 2 * num_columns,), (num_columns,), (num_examples + num_cuts,), ()
     duals, room, rows, convexity = (jnp.zeros(size, program.served.dtype) for size in sizes)
-    return Residuals(duals, room, rows, convexity)
+    return NewtonResiduals(duals, room, rows, convexity)
 
 
-class _Aim(NamedTuple):
+class _NewtonAim(NamedTuple):
     """A direction and its targets."""
 
     targets: Array  # [n] intended changes of the complementary products
-    change: Point
+    change: WorkingSetPoint
     reach: Array  # [2] the primal and dual steps at which the first entry becomes 0
     goal: Array  # [] the intended value of all products
 
@@ -76,14 +76,18 @@ class _Stage(NamedTuple):
     """The state between two right-hand sides of an iteration."""
 
     unit: Array  # [m + 2 U] solution x for a unit change of alpha
-    aim: _Aim
-    trial: Point
-    missing: Residuals  # of the trial
+    aim: _NewtonAim
+    trial: WorkingSetPoint
+    missing: NewtonResiduals  # of the trial
 
 
 def _advance(
-    program: Program, cover: Cover, point: Point, least: Array, num_correctors: int
-) -> tuple[Point, Residuals, Array]:
+    program: WorkingSetProgram,
+    cover: Cover,
+    point: WorkingSetPoint,
+    least: Array,
+    num_correctors: int,
+) -> tuple[WorkingSetPoint, NewtonResiduals, Array]:
     """One iteration: a predictor, a corrector and further correctors, with products that sum to at
     least `least`. Returns the next iterate, its residuals, and the lesser of its two steps.
 
@@ -109,7 +113,7 @@ def _advance(
         )
         missing, right = _residuals(system, point, trial, targets, is_mending)
 
-        def aimed() -> tuple[Array, _Aim]:
+        def aimed() -> tuple[Array, _NewtonAim]:
             found = linear.solve_refined(
                 system,
                 jnp.where(number == _UNIT, _unit_of_alpha(program), right),
@@ -127,7 +131,9 @@ def _advance(
             is_longer = (
                 jnp.sum(jnp.minimum(reach, 1.0)) > jnp.sum(jnp.minimum(aim.reach, 1.0)) + _LONGER
             )
-            fresh = _Aim(targets, change, reach, jnp.where(number == _PREDICTOR, goal, aim.goal))
+            fresh = _NewtonAim(
+                targets, change, reach, jnp.where(number == _PREDICTOR, goal, aim.goal)
+            )
             is_taken = (number > _UNIT) & (is_longer | (number <= _CORRECTOR) | is_mending)
             return unit, loops.cond(is_taken, lambda: fresh, lambda: aim)
 
@@ -135,7 +141,7 @@ def _advance(
         return _Stage(unit, aim, trial, missing)
 
     nothing = jax.tree.map(jnp.zeros_like, point)
-    first = _Aim(
+    first = _NewtonAim(
         jnp.zeros_like(point.sides[0]), nothing, jnp.zeros((2,), least.dtype), jnp.zeros_like(least)
     )
     last = loops.fori_loop(
@@ -147,7 +153,7 @@ def _advance(
     return last.trial, last.missing, jnp.min(_steps(last.aim.reach))
 
 
-def _unit_of_alpha(program: Program) -> Array:
+def _unit_of_alpha(program: WorkingSetProgram) -> Array:
     """The right-hand side [m + 2 U] for a unit change of alpha."""
     used = parts_of(program, program.is_used)
     return jnp.concatenate(
@@ -155,10 +161,10 @@ def _unit_of_alpha(program: Program) -> Array:
     ).astype(program.served.dtype)
 
 
-def _moved(point: Point, change: Point, steps: Array) -> Point:
+def _moved(point: WorkingSetPoint, change: WorkingSetPoint, steps: Array) -> WorkingSetPoint:
     """The point after the primal and dual steps [2], or one step [] for both, along a direction."""
     both = jnp.broadcast_to(steps, (2,))
-    return Point(
+    return WorkingSetPoint(
         point.sides + both[:, None] * change.sides, point.convexity + both[1] * change.convexity
     )
 
@@ -167,13 +173,13 @@ def _steps(reach: Array) -> Array:
     return jnp.minimum(_TO_BOUNDARY * reach, 1.0)
 
 
-def _reach(program: Program, point: Point, change: Point) -> Array:
+def _reach(program: WorkingSetProgram, point: WorkingSetPoint, change: WorkingSetPoint) -> Array:
     """The primal and dual steps [2] at which the first entry becomes 0."""
     sides = jnp.where(program.is_used[None, :], point.sides, 1.0)
     return 1 / jnp.maximum(-reduce.least(change.sides / sides), _LEAST_RATE)
 
 
-def _correction(point: Point, aim: _Aim, number: Array) -> Array:
+def _correction(point: WorkingSetPoint, aim: _NewtonAim, number: Array) -> Array:
     """The changes that bring the complementary products [n] of the trial point to the goal.
 
     A further corrector (Gondzio 1996) computes the products at a longer step than the direction
@@ -194,8 +200,12 @@ def _correction(point: Point, aim: _Aim, number: Array) -> Array:
 
 
 def _residuals(
-    system: System, point: Point, trial: Point, targets: Array, is_mending: Array
-) -> tuple[Residuals, Array]:
+    system: System,
+    point: WorkingSetPoint,
+    trial: WorkingSetPoint,
+    targets: Array,
+    is_mending: Array,
+) -> tuple[NewtonResiduals, Array]:
     """The residuals of a trial point, 0 where unused, and the right-hand side [m + 2 U] for changes
     of the products by `targets`.
 
@@ -241,7 +251,7 @@ def _residuals(
         - of_duals
         + jnp.concatenate([of_scaled.slacks, of_scaled.coefficients - to_extra, to_extra])
     )
-    return Residuals(
+    return NewtonResiduals(
         of_duals, of_room, of_rows, jnp.sum(columns_of(program, columns)[1]) - 1
     ), right
 
@@ -251,8 +261,13 @@ def _beyond_rounding(residual: Array) -> Array:
 
 
 def _complete(
-    system: System, point: Point, missing: Residuals, targets: Array, unit: Array, found: Array
-) -> Point:
+    system: System,
+    point: WorkingSetPoint,
+    missing: NewtonResiduals,
+    targets: Array,
+    unit: Array,
+    found: Array,
+) -> WorkingSetPoint:
     """All parts of a direction, from the solutions [m + 2 U] for a unit change of alpha and for the
     right-hand side.
     """
@@ -268,21 +283,25 @@ def _complete(
         jnp.concatenate([coefficients, extra, -extra - missing.room, slacks, of_rows]),
         0.0,
     )
-    return Point(jnp.stack([primal, targets / point.sides[0] - system.ratio * primal]), convexity)
+    return WorkingSetPoint(
+        jnp.stack([primal, targets / point.sides[0] - system.ratio * primal]), convexity
+    )
 
 
-class State(NamedTuple):
+class NewtonState(NamedTuple):
     """The current iterate and the best one so far."""
 
-    point: Point
-    best: Point
+    point: WorkingSetPoint
+    best: WorkingSetPoint
     error: Array  # [] of the best
     num_iterations: Array  # [] int32
     num_stalled: Array  # [] int32 stalled iterations in a row
     is_sound: Array  # [] bool, False after a step of length 0 or an error that is not finite
 
 
-def error_of(program: Program, point: Point, missing: Residuals, scale: Array) -> Array:
+def error_of(
+    program: WorkingSetProgram, point: WorkingSetPoint, missing: NewtonResiduals, scale: Array
+) -> Array:
     """The sum of the complementary products and a bound on the cost of the residuals, relative to a
     scale of the objective, [].
     """
@@ -300,8 +319,13 @@ def error_of(program: Program, point: Point, missing: Residuals, scale: Array) -
 
 
 def solve(
-    program: Program, point: Point, *, scale: Array, tolerance: Array, config: Any
-) -> tuple[Point, Array, Array]:
+    program: WorkingSetProgram,
+    point: WorkingSetPoint,
+    *,
+    scale: Array,
+    tolerance: Array,
+    config: Any,
+) -> tuple[WorkingSetPoint, Array, Array]:
     """Iterates until the error is within the tolerance; an infinite tolerance means no iteration.
 
     Returns the best iterate, its error, and the number of iterations.
@@ -310,7 +334,7 @@ def solve(
     most = pair_cuts.max_minority_size(is_in.shape[0])
     fewer = int(_FEWER * most)
 
-    def with_capacity(size: int, tolerance: Array) -> tuple[Point, Array, Array]:
+    def with_capacity(size: int, tolerance: Array) -> tuple[WorkingSetPoint, Array, Array]:
         return _solve(program, linear.cover_of(is_in, size), point, scale, tolerance, config)
 
     if most < _WORTH_TWO:
@@ -325,12 +349,17 @@ def solve(
 
 
 def _solve(
-    program: Program, cover: Cover, point: Point, scale: Array, tolerance: Array, config: Any
-) -> tuple[Point, Array, Array]:
+    program: WorkingSetProgram,
+    cover: Cover,
+    point: WorkingSetPoint,
+    scale: Array,
+    tolerance: Array,
+    config: Any,
+) -> tuple[WorkingSetPoint, Array, Array]:
     none = jnp.zeros((), jnp.int32)
-    state = State(point, point, jnp.full_like(scale, jnp.inf), none, none, jnp.ones((), bool))
+    state = NewtonState(point, point, jnp.full_like(scale, jnp.inf), none, none, jnp.ones((), bool))
 
-    def step(state: State) -> State:
+    def step(state: NewtonState) -> NewtonState:
         point, missing, length = _advance(
             program, cover, state.point, _SHARE * tolerance * scale, config.num_correctors
         )
@@ -341,7 +370,7 @@ def _solve(
         )
         best = loops.cond(is_better, lambda: point, lambda: state.best)
         is_sound = jnp.isfinite(error) & (length > 0)
-        return State(
+        return NewtonState(
             point,
             best,
             jnp.where(is_better, error, state.error),
@@ -350,7 +379,7 @@ def _solve(
             is_sound,
         )
 
-    def unfinished(state: State) -> Array:
+    def unfinished(state: NewtonState) -> Array:
         return (state.error > tolerance) & state.is_sound & (state.num_stalled < _MAX_STALLED)
 
     last, _ = loops.bounded_loop(step, unfinished, state, max_checks=config.max_iterations)

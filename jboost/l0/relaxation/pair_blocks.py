@@ -20,13 +20,13 @@ from jax import lax
 from jboost.base import brackets, loops, meshes, numerics
 from jboost.base.types import Array
 from jboost.l0.relaxation import cuts as pair_cuts
-from jboost.l0.types import Instance
+from jboost.l0.types import RelaxationInstance
 
 _ARRAYS_OF_A_BLOCK = 6  # arrays of the size of a block in memory at once, in the default float type
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
+class PairLayout:
     """Static sizes of a vector of pairs."""
 
     num_rows: int
@@ -40,7 +40,7 @@ class Layout:
     orders: str
     """"ordered": two cuts for a pair. "single": one cut, for instances without abstention, where
     both cuts are the same. "either": one cut, over the hypotheses of both. "traced": two cuts; if
-    `Instance.either` is True, only the first one is used, over the hypotheses of both.
+    `RelaxationInstance.either` is True, only the first one is used, over the hypotheses of both.
     """
     rows_at_once: int
 
@@ -52,7 +52,7 @@ class Layout:
 
 def make_layout(
     num_minority: int, first_column: int, num_columns: int, orders: str, block_bytes: int
-) -> Layout:
+) -> PairLayout:
     """The layout for these numbers of rows and columns, with as many rows in a block as
     `block_bytes` allows.
     """
@@ -69,12 +69,12 @@ def make_layout(
     share = -(-num_minority // devices)
     num_blocks = -(-share // most)
     rows_at_once = -(-share // num_blocks)
-    return Layout(
+    return PairLayout(
         devices * num_blocks * rows_at_once, first_column, num_columns, orders, rows_at_once
     )
 
 
-class Rows(NamedTuple):
+class PairRows(NamedTuple):
     """Data of the examples of the minority class, divided over the devices."""
 
     factors: tuple[tuple[Array, ...], ...]  # by order, then by term: [P, U]
@@ -82,7 +82,7 @@ class Rows(NamedTuple):
     bits: Array  # [P, N]
 
 
-class Columns(NamedTuple):
+class PairColumns(NamedTuple):
     """Data of the examples of the majority class, the same on every device."""
 
     factors: tuple[tuple[Array, ...], ...]  # by order, then by term: [Q, U]
@@ -92,20 +92,20 @@ class Columns(NamedTuple):
     reach: Array  # []
 
 
-class Pairs(NamedTuple):
+class AllPairs(NamedTuple):
     """The cuts of all pairs. The coefficients of mu in a cut are the sum over terms of the products
     of its two factors.
     """
 
-    rows: Rows
-    columns: Columns
+    rows: PairRows
+    columns: PairColumns
 
 
 class Block(NamedTuple):
     """The cuts of a block of rows."""
 
-    rows: Rows  # of R rows
-    columns: Columns
+    rows: PairRows  # of R rows
+    columns: PairColumns
     is_cut: Array  # [R, O, Q] bool
 
     def covered(self, values: Array) -> Array:
@@ -139,7 +139,7 @@ class Block(NamedTuple):
         return rows * orders * columns * max(map(len, self.rows.factors))
 
 
-def make_pairs(instance: Instance, layout: Layout) -> Pairs:
+def make_pairs(instance: RelaxationInstance, layout: PairLayout) -> AllPairs:
     """The cuts of an instance, without arrays of the size of the pairs."""
     last = layout.first_column + layout.num_columns
     minority, majority = slice(0, layout.num_rows), slice(layout.first_column, last)
@@ -156,9 +156,9 @@ def make_pairs(instance: Instance, layout: Layout) -> Pairs:
     lefts, rights = (
         tuple(tuple(term[side] for term in order) for order in terms) for side in (0, 1)
     )
-    rows = Rows(lefts, is_minority[minority], bits[minority])
-    return Pairs(
-        rows, Columns(rights, is_majority[majority], bits[majority], has_order, instance.reach)
+    rows = PairRows(lefts, is_minority[minority], bits[minority])
+    return AllPairs(
+        rows, PairColumns(rights, is_majority[majority], bits[majority], has_order, instance.reach)
     )
 
 
@@ -188,8 +188,8 @@ Body = Callable[
 
 
 def sweep(
-    pairs: Pairs,
-    layout: Layout,
+    pairs: AllPairs,
+    layout: PairLayout,
     body: Body,
     *,
     updated: tuple[Array, ...] = (),
@@ -214,7 +214,7 @@ def sweep(
     """
 
     def on_device(
-        rows: Rows, updated: Any, read: Any, of_rows: Any, columns: Columns, whole: Any
+        rows: PairRows, updated: Any, read: Any, of_rows: Any, columns: PairColumns, whole: Any
     ) -> Any:
         size = layout.rows_at_once
         num_blocks = rows.is_minority.shape[0] // size
@@ -245,7 +245,7 @@ def sweep(
     return found
 
 
-def _block(rows: Rows, columns: Columns) -> Block:
+def _block(rows: PairRows, columns: PairColumns) -> Block:
     is_pair = rows.is_minority[:, None] & columns.is_majority[None, :]
     if rows.bits.shape[1] > 0:
         is_pair &= pair_cuts.distances(rows.bits, columns.bits) <= columns.reach
@@ -265,7 +265,7 @@ def sums_of_block(block: Block, values: Array) -> tuple[Array, Array, Array]:
     return block.serving(values), jnp.sum(values, axis=(1, 2)), by_column
 
 
-def gather_sums(results: tuple[Array, Array, Array], layout: Layout, num_examples: int) -> Sums:
+def gather_sums(results: tuple[Array, Array, Array], layout: PairLayout, num_examples: int) -> Sums:
     """Adds the sums of all blocks."""
     selected, by_row, by_column = results
     return Sums(
@@ -274,7 +274,7 @@ def gather_sums(results: tuple[Array, Array, Array], layout: Layout, num_example
     )
 
 
-def spread(by_row: Array, by_column: Array, layout: Layout, num_examples: int) -> Array:
+def spread(by_row: Array, by_column: Array, layout: PairLayout, num_examples: int) -> Array:
     """Sums by row [P] and by column [Q] in the order of the instance, [m]."""
     rows = min(layout.num_rows, num_examples)
     columns = min(layout.num_columns, num_examples - layout.first_column)
@@ -282,7 +282,7 @@ def spread(by_row: Array, by_column: Array, layout: Layout, num_examples: int) -
     return total.at[layout.first_column : layout.first_column + columns].add(by_column[:columns])
 
 
-def of_ends(values: Array, layout: Layout) -> tuple[Array, Array]:
+def of_ends(values: Array, layout: PairLayout) -> tuple[Array, Array]:
     """Values [m] of the examples of the rows [P] and of the columns [Q]."""
     missing = max(layout.num_rows, layout.first_column + layout.num_columns) - values.shape[0]
     padded = jnp.pad(values, (0, max(0, missing)))

@@ -23,17 +23,17 @@ from jboost.l0.relaxation.instance import (
     unordered,
     with_distances,
 )
-from jboost.l0.relaxation.interior import Solved
-from jboost.l0.relaxation.pair_blocks import Layout
+from jboost.l0.relaxation.interior import WorkingSetSolution
+from jboost.l0.relaxation.pair_blocks import PairLayout
 from jboost.l0.relaxation.warm_start import capacity_of, holds_all_pairs
 from jboost.l0.types import (
     AllPairsConfig,
-    Cuts,
+    CutIndices,
     Dual,
-    Instance,
     L0Relaxation,
     Primal,
     RelaxationConfig,
+    RelaxationInstance,
     WarmStart,
 )
 from jboost.lp.interior_point import InteriorPointConfig
@@ -46,24 +46,24 @@ _FINEST = {4: 2e-5, 8: 1e-10}
 _MAX_LOST = 3  # rounds in a row that hardly reduce the gap, after which the solver stops
 
 
-class _Best(NamedTuple):
+class _BestBounds(NamedTuple):
     """The best bounds so far and the solutions that prove them."""
 
     primal: Primal
     upper: Array  # []
     dual: Dual
-    cuts: Cuts
+    cuts: CutIndices
     convexity: Array  # []
     lower: Array  # []
 
 
-class _State(NamedTuple):
+class _CutRoundsState(NamedTuple):
     """The state between two rounds."""
 
-    cuts: Cuts
+    cuts: CutIndices
     iterate: Any  # of the method
     has_begun: Array  # [] bool, False before the first round, which solves nothing
-    best: _Best
+    best: _BestBounds
     gap: Array  # [] relative
     tolerance: Array  # [] of the next solve
     num_lost: Array  # [] int32 rounds in a row that hardly reduced the gap
@@ -81,7 +81,7 @@ def solve_instance(
     either: Array,
     warm: WarmStart | None,
     most_rounds: Array | None = None,
-    layout: Layout | None = None,
+    layout: PairLayout | None = None,
 ) -> L0Relaxation:
     """`solve_relaxation` for validated arrays, where the kind of cuts may be traced.
 
@@ -116,14 +116,14 @@ def solve_instance(
     is_hopeless = ~is_valid | ~jnp.any(instance.is_column)
     state = state._replace(gap=jnp.where(is_hopeless, 0.0, state.gap))
 
-    def unfinished(state: _State) -> Array:
+    def unfinished(state: _CutRoundsState) -> Array:
         return (
             (state.gap > tolerance)
             & (state.num_lost < _MAX_LOST)
             & (state.num_rounds < most_rounds)
         )
 
-    def step(state: _State) -> _State:
+    def step(state: _CutRoundsState) -> _CutRoundsState:
         return _round(instance, state, pairs, method, tolerance, config)
 
     last, _ = loops.bounded_loop(step, unfinished, state, max_checks=1 + config.max_rounds)
@@ -136,21 +136,25 @@ def _strategies(config: RelaxationConfig, shape: tuple[int, ...]) -> tuple[Any, 
         config.solver.first_order if isinstance(config.solver, AllPairsConfig) else config.solver
     )
     method = (
-        interior.Method(solver)
+        interior.InteriorPointMethod(solver)
         if isinstance(solver, InteriorPointConfig)
-        else first_order.Method(solver)
+        else first_order.FirstOrderMethod(solver)
     )
     return pair_cuts.WorkingSet(capacity_of(config, shape)), method
 
 
-def _scale(instance: Instance, upper: Array) -> Array:
+def _scale(instance: RelaxationInstance, upper: Array) -> Array:
     """The scale of relative gaps, []."""
     return jnp.maximum(jnp.where(jnp.isfinite(upper), upper, 0.0), instance.unit)
 
 
 def _begin(
-    instance: Instance, warm: WarmStart | None, pairs: Any, method: Any, config: RelaxationConfig
-) -> _State:
+    instance: RelaxationInstance,
+    warm: WarmStart | None,
+    pairs: Any,
+    method: Any,
+    config: RelaxationConfig,
+) -> _CutRoundsState:
     """The state before the first round: a warm start or the uniform vote, without bounds."""
     num_examples, num_columns = instance.margins.shape
     dtype = instance.costs.dtype
@@ -177,11 +181,11 @@ def _begin(
     iterate = method.begin(instance, pairs.hold(instance, cuts), first, known)
     none, zero = jnp.zeros((), jnp.int32), jnp.zeros((), dtype)
     nothing = Dual(jnp.zeros((num_examples,), dtype), jnp.zeros((capacity,), dtype))
-    best = _Best(first, zero + jnp.inf, nothing, cuts, zero, zero - jnp.inf)
+    best = _BestBounds(first, zero + jnp.inf, nothing, cuts, zero, zero - jnp.inf)
     is_new = (
         instance.is_column if warm is None else instance.is_column & (warm.primal.selected <= 0)
     )
-    return _State(
+    return _CutRoundsState(
         cuts,
         iterate,
         jnp.zeros((), bool),
@@ -197,13 +201,13 @@ def _begin(
 
 
 def _round(
-    instance: Instance,
-    state: _State,
+    instance: RelaxationInstance,
+    state: _CutRoundsState,
     pairs: Any,
     method: Any,
     tolerance: Array,
     config: RelaxationConfig,
-) -> _State:
+) -> _CutRoundsState:
     """One round: a solve, the proof of its bounds, a search, and the update of the working set. The
     first round does the same for the starting point, without a solve.
     """
@@ -222,7 +226,7 @@ def _round(
         instance, state.cuts, solved.importance, candidates, point.selected, point.slacks, threshold
     )
     next_tolerance, is_lost = _next_tolerance(state, gap, method.share_of_gap, tolerance)
-    return _State(
+    return _CutRoundsState(
         cuts=fresh.cuts,
         iterate=method.refresh(
             instance, fresh.former_slot, _shared(point, required), solved.iterate
@@ -240,20 +244,24 @@ def _round(
 
 
 def _solve_and_prove(
-    instance: Instance, state: _State, pairs: Any, method: Any, config: RelaxationConfig
-) -> tuple[Solved, Primal, LeastSlacks, _Best]:
+    instance: RelaxationInstance,
+    state: _CutRoundsState,
+    pairs: Any,
+    method: Any,
+    config: RelaxationConfig,
+) -> tuple[WorkingSetSolution, Primal, LeastSlacks, _BestBounds]:
     """The solution over the working set, its primal point on the grid, the slacks that the cuts of
     all pairs require there, and the best bounds so far.
     """
     scale, held = _scale(instance, state.best.upper), pairs.hold(instance, state.cuts)
 
-    def solve(tolerance: Array) -> Solved:
+    def solve(tolerance: Array) -> WorkingSetSolution:
         return method.solve(instance, held, state.iterate, scale=scale, tolerance=tolerance)
 
-    def keep(_: Array) -> Solved:
+    def keep(_: Array) -> WorkingSetSolution:
         primal, dual = method.sides(instance, state.iterate)
         importance = jnp.ones(held.is_used.shape, scale.dtype)
-        return Solved(state.iterate, primal, dual, importance, jnp.zeros((), jnp.int32))
+        return WorkingSetSolution(state.iterate, primal, dual, importance, jnp.zeros((), jnp.int32))
 
     solved = loops.one_of(state.has_begun, state.tolerance, jnp.inf, solve, keep)
     dual = certify.allowed(instance, held, solved.dual)
@@ -262,12 +270,12 @@ def _solve_and_prove(
     required = pair_cuts.search(instance, point.selected, point.slacks, config.max_pair_entries)
     primal = certify.raised(instance, point, least, required)
     upper = certify.price(instance, primal)
-    best = _better(state.best, _Best(primal, upper, dual, state.cuts, convexity, lower))
+    best = _better(state.best, _BestBounds(primal, upper, dual, state.cuts, convexity, lower))
     return solved, point, required, best
 
 
 def _next_tolerance(
-    state: _State, gap: Array, share_of_gap: float, tolerance: Array
+    state: _CutRoundsState, gap: Array, share_of_gap: float, tolerance: Array
 ) -> tuple[Array, Array]:
     """The tolerance of the next solve, and whether the round hardly reduced the gap although its
     own tolerance was not too coarse. `tolerance` is that of the relaxation.
@@ -281,8 +289,8 @@ def _next_tolerance(
 
 
 def _of_new_columns(
-    instance: Instance,
-    state: _State,
+    instance: RelaxationInstance,
+    state: _CutRoundsState,
     point: Primal,
     required: LeastSlacks,
     threshold: Array,
@@ -306,7 +314,7 @@ def _shared(primal: Primal, required: LeastSlacks) -> Primal:
     return primal._replace(slacks=primal.slacks + 0.5 * missing)
 
 
-def _better(old: _Best, new: _Best) -> _Best:
+def _better(old: _BestBounds, new: _BestBounds) -> _BestBounds:
     """The better primal solution and, independently, the better dual solution."""
     attains, proves = new.upper <= old.upper, new.lower > old.lower  # infinite before the first
     primal, upper = jax.tree.map(
@@ -315,7 +323,7 @@ def _better(old: _Best, new: _Best) -> _Best:
         (old.primal, old.upper),
     )
     fresh_side, old_side = new[2:], old[2:]
-    return _Best(
+    return _BestBounds(
         primal,
         upper,
         *jax.tree.map(lambda fresh, kept: jnp.where(proves, fresh, kept), fresh_side, old_side),
@@ -323,7 +331,12 @@ def _better(old: _Best, new: _Best) -> _Best:
 
 
 def _finish(
-    instance: Instance, state: _State, pairs: Any, method: Any, is_valid: Array, tolerance: Array
+    instance: RelaxationInstance,
+    state: _CutRoundsState,
+    pairs: Any,
+    method: Any,
+    is_valid: Array,
+    tolerance: Array,
 ) -> L0Relaxation:
     best, is_used = state.best, pairs.hold(instance, state.cuts).is_used
     primal, dual = method.sides(instance, state.iterate)

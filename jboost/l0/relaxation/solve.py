@@ -22,7 +22,7 @@ from jboost.l0.relaxation.arguments import (
     with_one_masked,
     without_last,
 )
-from jboost.l0.relaxation.pair_blocks import Layout
+from jboost.l0.relaxation.pair_blocks import PairLayout
 from jboost.l0.relaxation.rounds import solve_instance
 from jboost.l0.relaxation.warm_start import holds_all_pairs, warm_of
 from jboost.l0.types import (
@@ -144,7 +144,7 @@ def _solve(
     warm: WarmStart | None,
     *,
     config: RelaxationConfig,
-    layout: Layout | None = None,
+    layout: PairLayout | None = None,
 ) -> L0Relaxation:
     either = jnp.asarray(config.cuts == "either")
     return batching.in_chunks(functools.partial(solve_instance, config, layout=layout))(

@@ -7,8 +7,8 @@ lambda, extra, room, xi, margin, cut >= 0. A_iu = y_i H_iu. Row k of E has two o
 of cut k; row k of S has ones at the hypotheses that the cut counts.
 
 All non-negative variables are stored in one vector, and their duals in another one in the same
-order (`Parts`). The system is solved for the direction of x = (xi, lambda, mu); the other parts
-follow. The rows are the margins and the cuts, J x = (A lambda + (1 + rho) xi, S mu + E xi).
+order (`VariableParts`). The system is solved for the direction of x = (xi, lambda, mu); the other
+parts follow. The rows are the margins and the cuts, J x = (A lambda + (1 + rho) xi, S mu + E xi).
 
 Cost of an iteration: xi is eliminated along the graph whose edges are the cuts. Examples of which
 no two share a cut have a diagonal block. The other examples form a cover, with an end of each cut.
@@ -28,7 +28,7 @@ from jboost.base import devices, loops, numerics, reduce
 from jboost.base.numerics import matvec, rmatvec, times, times_transposed
 from jboost.base.types import Array
 from jboost.l0.relaxation import cuts as pair_cuts
-from jboost.l0.types import Cuts, Instance
+from jboost.l0.types import CutIndices, RelaxationInstance
 
 # If the matrix of the graph has more entries per edge than this, a CPU computes products faster
 # along the edges than with the matrix.
@@ -39,7 +39,7 @@ MOST_REFINEMENTS = {4: 8, 8: 3}
 _EXACT = {4: 1e-2, 8: 1e-4}
 
 
-class Parts(NamedTuple):
+class VariableParts(NamedTuple):
     """The parts of a vector with one number for each non-negative variable, or for its dual, in the
     order in which they are stored.
     """
@@ -52,7 +52,7 @@ class Parts(NamedTuple):
     cuts: Array  # [..., K] surplus of each cut; its dual is v
 
 
-class Point(NamedTuple):
+class WorkingSetPoint(NamedTuple):
     """An iterate, or a direction."""
 
     # [2, n] primal and dual; unused entries are 1 and 0 in an iterate, 0 in a direction
@@ -60,11 +60,11 @@ class Point(NamedTuple):
     convexity: Array  # [] alpha
 
 
-class Program(NamedTuple):
+class WorkingSetProgram(NamedTuple):
     """The linear program over a working set."""
 
-    instance: Instance
-    cuts: Cuts
+    instance: RelaxationInstance
+    cuts: CutIndices
     served: Array  # [K, U] S
     is_used: Array  # [n] bool
 
@@ -77,11 +77,13 @@ class Cover(NamedTuple):
     slots: Array  # [m] int32 index of each example in `places`; k for the others
 
 
-def make_program(instance: Instance, cuts: Cuts, served: Array) -> Program:
+def make_program(
+    instance: RelaxationInstance, cuts: CutIndices, served: Array
+) -> WorkingSetProgram:
     """The program over these cuts with the coefficients `served` [K, U] of mu."""
     is_real = jnp.arange(instance.weights.shape[0]) < instance.num_real
     columns = (instance.is_column,) * 3
-    return Program(
+    return WorkingSetProgram(
         instance,
         cuts,
         served,
@@ -89,10 +91,10 @@ def make_program(instance: Instance, cuts: Cuts, served: Array) -> Program:
     )
 
 
-def parts_of(program: Program, vector: Array) -> Parts:
+def parts_of(program: WorkingSetProgram, vector: Array) -> VariableParts:
     """Splits a vector [..., n] into its parts."""
     (num_examples, num_columns), num_cuts = program.instance.margins.shape, program.served.shape[0]
-    return Parts(*_split(vector, 3 * [num_columns] + 2 * [num_examples] + [num_cuts]))
+    return VariableParts(*_split(vector, 3 * [num_columns] + 2 * [num_examples] + [num_cuts]))
 
 
 def _split(vector: Array, sizes: list[int]) -> list[Array]:
@@ -101,18 +103,18 @@ def _split(vector: Array, sizes: list[int]) -> list[Array]:
     return [vector[..., end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
 
-def columns_of(program: Program, vector: Array) -> list[Array]:
+def columns_of(program: WorkingSetProgram, vector: Array) -> list[Array]:
     """xi, lambda and mu of a vector [..., m + 2 U]."""
     num_examples, num_columns = program.instance.margins.shape
     return _split(vector, [num_examples, num_columns, num_columns])
 
 
-def rows_of(program: Program, vector: Array) -> list[Array]:
+def rows_of(program: WorkingSetProgram, vector: Array) -> list[Array]:
     """Margins and cuts of a vector [..., m + K]."""
     return _split(vector, [program.instance.margins.shape[0], program.served.shape[0]])
 
 
-def reached(program: Program, columns: Array) -> Array:
+def reached(program: WorkingSetProgram, columns: Array) -> Array:
     """J x [m + K] of a vector [m + 2 U]."""
     slacks, coefficients, selected = columns_of(program, columns)
     margins = (
@@ -123,7 +125,7 @@ def reached(program: Program, columns: Array) -> Array:
     )
 
 
-def priced(program: Program, rows: Array) -> Array:
+def priced(program: WorkingSetProgram, rows: Array) -> Array:
     """The transpose of J times one vector [m + K] or several [k, m + K]: [m + 2 U] or
     [k, m + 2 U].
     """
@@ -136,7 +138,7 @@ def priced(program: Program, rows: Array) -> Array:
     )
 
 
-def is_in_cover(program: Program) -> Array:
+def is_in_cover(program: WorkingSetProgram) -> Array:
     """A small cover, [m] bool: from each cut the example that is in more cuts. It is the minority
     class if that is smaller.
     """
@@ -207,7 +209,7 @@ class System(NamedTuple):
     regularised matrix.
     """
 
-    program: Program
+    program: WorkingSetProgram
     ratio: Array  # [n] of dual to primal
     cover: Cover
     graph: Graph
@@ -220,7 +222,7 @@ class System(NamedTuple):
     top: Array  # [2 U, 2 U] Cholesky factor of the columns after elimination of all examples
 
 
-def factorise(program: Program, cover: Cover, ratio: Array) -> System:
+def factorise(program: WorkingSetProgram, cover: Cover, ratio: Array) -> System:
     """The system for ratios [n] of dual to primal, and its factors."""
     instance, served, of = program.instance, program.served, parts_of(program, ratio)
     is_real = parts_of(program, program.is_used).slacks
@@ -279,7 +281,7 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
     )
 
 
-def _scatter_rows(cuts: Cuts, values: Array, num_examples: int) -> Array:
+def _scatter_rows(cuts: CutIndices, values: Array, num_examples: int) -> Array:
     """The sums [m, n] of the rows [K, n] of the cuts that contain an example."""
     sums = jnp.zeros((num_examples, values.shape[1]), values.dtype)
     return sums.at[jnp.concatenate(cuts)].add(jnp.concatenate([values, values]), mode="drop")
@@ -330,7 +332,7 @@ def _of_columns(margins: Array, left: Array, mixed: Array, of_cuts: Array) -> Ar
     return jnp.concatenate([of_margins, of_cuts])
 
 
-def _make_graph(program: Program, cover: Cover, ratio: Array) -> tuple[Graph, Array]:
+def _make_graph(program: WorkingSetProgram, cover: Cover, ratio: Array) -> tuple[Graph, Array]:
     """The graph, and the sums of ratios of cuts inside the cover, [k, k] lower triangular."""
     num_examples, size = cover.is_in.shape[0], cover.places.shape[0]
     first, second = (cover.slots.at[end].get(mode="fill", fill_value=size) for end in program.cuts)
@@ -434,6 +436,6 @@ def solve_refined(system: System, right: Array, most: Array) -> Array:
     ).found
 
 
-def num_rows(program: Program) -> tuple[int, int]:
+def num_rows(program: WorkingSetProgram) -> tuple[int, int]:
     """The numbers of margins and of cuts."""
     return program.instance.margins.shape[0], program.served.shape[0]

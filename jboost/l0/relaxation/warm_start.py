@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jboost.base.types import Array
 from jboost.l0.relaxation import all_pairs
 from jboost.l0.relaxation import cuts as pair_cuts
-from jboost.l0.relaxation.pair_blocks import Layout
+from jboost.l0.relaxation.pair_blocks import PairLayout
 from jboost.l0.types import (
     AllPairsConfig,
     Dual,
@@ -38,7 +38,7 @@ def capacity_of(config: RelaxationConfig, shape: tuple[int, ...]) -> int:
     return min(everything, max(num_examples + 2 * num_columns, _FEW_CUTS, cheap))
 
 
-def _validate_layout(weights: Array, layout: Layout | None) -> None:
+def _validate_layout(weights: Array, layout: PairLayout | None) -> None:
     """Raises ValueError unless unlisted pair weights have the shape of the layout."""
     expected = None if layout is None else list(layout.shape)
     if list(weights.shape) != expected:
@@ -50,7 +50,7 @@ def _validate_layout(weights: Array, layout: Layout | None) -> None:
 
 
 def warm_of(
-    initial: Any, shape: tuple[int, ...], config: RelaxationConfig, layout: Layout | None = None
+    initial: Any, shape: tuple[int, ...], config: RelaxationConfig, layout: PairLayout | None = None
 ) -> WarmStart | None:
     """`initial` padded to this number of columns and cuts. Raises ValueError if it does not fit."""
     if initial is None:

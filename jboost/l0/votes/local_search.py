@@ -61,7 +61,7 @@ class SearchConfig:
             check.count("config.max_hypotheses", self.max_hypotheses, low=1)
 
 
-class Instance(NamedTuple):
+class VoteInstance(NamedTuple):
     """An instance of (15) with n columns."""
 
     margins: Array  # [n, m] y_i H_iu, 0 for padding
@@ -71,14 +71,14 @@ class Instance(NamedTuple):
     margin: Array  # [] rho
 
 
-class Vote(NamedTuple):
+class FeasibleVote(NamedTuple):
     """A feasible point of (15)."""
 
     coefficients: Array  # [n] lambda
     loss: Array  # [] objective of (15)
 
 
-def evaluate(instance: Instance, coefficients: Array) -> Vote:
+def evaluate(instance: VoteInstance, coefficients: Array) -> FeasibleVote:
     """Rounds coefficients [n], which are nearly on the simplex, to the nearest point of (15), and
     computes its loss.
     """
@@ -88,7 +88,7 @@ def evaluate(instance: Instance, coefficients: Array) -> Vote:
     )
 
 
-def evaluate_near(instance: Instance, coefficients: Array) -> Vote:
+def evaluate_near(instance: VoteInstance, coefficients: Array) -> FeasibleVote:
     """The best of several roundings of coefficients [n] to points of (15), also to coarse grids:
     rounding errors may have moved them away from halves, quarters and so on.
     """
@@ -102,13 +102,13 @@ def evaluate_near(instance: Instance, coefficients: Array) -> Vote:
     )
 
 
-def _usable(instance: Instance, coefficients: Array) -> Array:
+def _usable(instance: VoteInstance, coefficients: Array) -> Array:
     return jnp.where(
         instance.is_column & (coefficients > 0) & (coefficients < jnp.inf), coefficients, 0.0
     )
 
 
-def best_alone(instance: Instance) -> Vote:
+def best_alone(instance: VoteInstance) -> FeasibleVote:
     """The best point of (15) with one hypothesis; without columns the loss is infinite."""
     missed = jnp.matmul(
         (instance.margins < instance.margin).astype(instance.weights.dtype),
@@ -122,7 +122,7 @@ def best_alone(instance: Instance) -> Vote:
     return vote._replace(loss=jnp.where(jnp.any(instance.is_column), vote.loss, jnp.inf))
 
 
-def best_pair(instance: Instance) -> Vote:
+def best_pair(instance: VoteInstance) -> FeasibleVote:
     """The best point of (15) with two hypotheses of coefficient 1/2 each, which a search may miss
     as it moves one hypothesis at a time. The loss is infinite without two columns.
     """
@@ -149,10 +149,10 @@ def best_pair(instance: Instance) -> Vote:
     return vote._replace(loss=jnp.where(jnp.isfinite(jnp.min(losses)), vote.loss, jnp.inf))
 
 
-def _valued(instance: Instance, coefficients: Array) -> Vote:
+def _valued(instance: VoteInstance, coefficients: Array) -> FeasibleVote:
     reached = jnp.matmul(coefficients, instance.margins, precision=lax.Precision.HIGHEST)
     paid = jnp.concatenate([reached < instance.margin, coefficients > 0])
-    return Vote(
+    return FeasibleVote(
         coefficients,
         brackets.bracket_dot(
             paid.astype(reached.dtype), jnp.concatenate([instance.weights, instance.costs])
@@ -210,7 +210,7 @@ def _values_paid(weights: Array, prices: Array) -> tuple[Array, Array]:
     return jnp.arange(_MOST_PRICED, dtype=prices.dtype) * price, is_lattice
 
 
-def better(first: Vote, second: Vote) -> Vote:
+def better(first: FeasibleVote, second: FeasibleVote) -> FeasibleVote:
     """The vote of less loss; the first one if the losses are equal."""
     return jax.tree.map(
         lambda one, two: jnp.where(second.loss < first.loss, two, one), first, second
@@ -289,7 +289,7 @@ class _Break(NamedTuple):
     change: Array  # [] of the errors
 
 
-class _Walk(NamedTuple):
+class _LineSearches(NamedTuple):
     """The line searches for all hypotheses at once, with increasing t: the errors at the current t
     and the best interval so far.
     """
@@ -301,7 +301,7 @@ class _Walk(NamedTuple):
     middle: Array  # [n]
 
 
-def _moves(instance: Instance, coefficients: Array, may_vote: Array) -> _Moves:
+def _moves(instance: VoteInstance, coefficients: Array, may_vote: Array) -> _Moves:
     """The best t of (1 - t) lambda + t e_u for each u. It is the least t, where lambda_u is 0, or
     the middle of an interval, where the support keeps all other hypotheses.
 
@@ -315,7 +315,7 @@ def _moves(instance: Instance, coefficients: Array, may_vote: Array) -> _Moves:
     low = -numerics.safe_divide(coefficients, 1 - coefficients)
     by_example = instance.margins.T
 
-    def close(walk: _Walk, end: Array, ends: Array | bool) -> _Walk:
+    def close(walk: _LineSearches, end: Array, ends: Array | bool) -> _LineSearches:
         width = jnp.where(ends, end - walk.begin, 0.0)
         is_best = (width > _NARROW) & (
             (walk.errors < walk.least) | ((walk.errors == walk.least) & (width > walk.width))
@@ -324,9 +324,9 @@ def _moves(instance: Instance, coefficients: Array, may_vote: Array) -> _Moves:
             jnp.where(is_best, new, old)
             for new, old in zip((walk.errors, width, walk.begin + width / 2), walk[2:], strict=True)
         )
-        return _Walk(walk.errors, jnp.where(ends, end, walk.begin), least, width, middle)
+        return _LineSearches(walk.errors, jnp.where(ends, end, walk.begin), least, width, middle)
 
-    def pass_by(walk: _Walk, point: _Break) -> tuple[_Walk, None]:
+    def pass_by(walk: _LineSearches, point: _Break) -> tuple[_LineSearches, None]:
         is_met = by_example[point.example] == point.own_margin
         walk = close(walk, jnp.clip(point.step, low, 1.0), is_met)
         return (
@@ -341,7 +341,7 @@ def _moves(instance: Instance, coefficients: Array, may_vote: Array) -> _Moves:
     nothing = jnp.zeros_like(low)
     walk, _ = loops.scan(
         pass_by,
-        _Walk(errors, low, nothing + jnp.inf, nothing - 1, nothing),
+        _LineSearches(errors, low, nothing + jnp.inf, nothing - 1, nothing),
         _breaks(instance, reached),
         unroll=_AT_ONCE,
     )
@@ -358,7 +358,7 @@ def _moves(instance: Instance, coefficients: Array, may_vote: Array) -> _Moves:
     )
 
 
-def _breaks(instance: Instance, reached: Array) -> _Break:
+def _breaks(instance: VoteInstance, reached: Array) -> _Break:
     """All break points, [3 m] each, sorted by t."""
     own = jnp.repeat(jnp.array([-1, 0, 1], reached.dtype), reached.shape[0])
     slope, need, weights = (
@@ -374,7 +374,7 @@ def _breaks(instance: Instance, reached: Array) -> _Break:
     return _Break(steps[order], example[order], own[order], change[order])
 
 
-def _after_move(instance: Instance, vote: Vote, is_out: Array) -> Vote:
+def _after_move(instance: VoteInstance, vote: FeasibleVote, is_out: Array) -> FeasibleVote:
     """The point after the best move towards or away from one hypothesis, except towards those [n]
     that are excluded.
     """
@@ -387,8 +387,8 @@ def _after_move(instance: Instance, vote: Vote, is_out: Array) -> Vote:
 
 
 def _after_transfer(
-    instance: Instance, vote: Vote, is_out: Array, companions: tuple[int, ...]
-) -> Vote:
+    instance: VoteInstance, vote: FeasibleVote, is_out: Array, companions: tuple[int, ...]
+) -> FeasibleVote:
     """The point after the best transfer of one whole coefficient to another hypothesis, with or
     without an equal increase of the coefficient of a companion.
 
@@ -442,15 +442,19 @@ def _after_transfer(
     return evaluate(instance, moved + towards)
 
 
-class _State(NamedTuple):
-    vote: Vote
+class _LocalSearchState(NamedTuple):
+    vote: FeasibleVote
     is_going: Array  # [] bool
     num_moves: Array  # []
 
 
 def search(
-    instance: Instance, start: Vote, *, config: SearchConfig, companions: tuple[int, ...] = ()
-) -> Vote:
+    instance: VoteInstance,
+    start: FeasibleVote,
+    *,
+    config: SearchConfig,
+    companions: tuple[int, ...] = (),
+) -> FeasibleVote:
     """A sequence of moves from a starting point, each the best one available. The result is no
     worse than the start.
 
@@ -460,7 +464,7 @@ def search(
     Companions do not count towards `max_hypotheses`, which the start must respect (`limited`).
     """
 
-    def move(state: _State) -> _State:
+    def move(state: _LocalSearchState) -> _LocalSearchState:
         is_out = _excluded(state.vote.coefficients, config.max_hypotheses, companions)
         moved = _after_move(instance, state.vote, is_out)
         gains = moved.loss < state.vote.loss
@@ -470,9 +474,11 @@ def search(
             lambda vote: _after_transfer(instance, vote, is_out, companions),
             state.vote,
         )
-        return _State(better(state.vote, fresh), fresh.loss < state.vote.loss, state.num_moves + 1)
+        return _LocalSearchState(
+            better(state.vote, fresh), fresh.loss < state.vote.loss, state.num_moves + 1
+        )
 
-    first = _State(start, jnp.ones((), bool), jnp.zeros((), jnp.int32))
+    first = _LocalSearchState(start, jnp.ones((), bool), jnp.zeros((), jnp.int32))
     last, _ = loops.bounded_loop(
         move, lambda state: state.is_going, first, max_checks=config.max_moves
     )

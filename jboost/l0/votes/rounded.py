@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jboost.base import check, loops, numerics
 from jboost.base.numerics import times
 from jboost.base.types import Array
-from jboost.l0.votes.local_search import Instance, Vote, evaluate
+from jboost.l0.votes.local_search import FeasibleVote, VoteInstance, evaluate
 
 # A hypothesis is added only if its inner product with the residual exceeds this share of the
 # product of the norms of the hypothesis and the scores.
@@ -60,7 +60,7 @@ class _Fitted(NamedTuple):
     is_going: Array  # [] bool
 
 
-def find(instance: Instance, coefficients: Array, *, config: RelaxedConfig) -> Vote:
+def find(instance: VoteInstance, coefficients: Array, *, config: RelaxedConfig) -> FeasibleVote:
     """The approximate vote with its objective of (15).
 
     Args:

@@ -13,7 +13,7 @@ from jax.scipy.sparse.linalg import cg
 from jboost.base import reduce
 from jboost.base.types import Array
 from jboost.l0.votes import local_search
-from jboost.l0.votes.local_search import Instance, Vote
+from jboost.l0.votes.local_search import FeasibleVote, VoteInstance
 
 # A row has just the margin up to this, and gains if it gains at least this share of what most do.
 TIGHT, LEAST_GAIN = 1e-5, 0.1
@@ -36,13 +36,13 @@ class CoefficientsConfig:
     """
 
 
-def vote_of(instance: Instance, coefficients: Array) -> Vote:
+def vote_of(instance: VoteInstance, coefficients: Array) -> FeasibleVote:
     """The vote lambda [n]: of two roundings the one of less loss."""
     inner = local_search.evaluate(instance, _moved_inside(instance, coefficients))
     return local_search.better(local_search.evaluate(instance, coefficients), inner)
 
 
-def _moved_inside(instance: Instance, coefficients: Array) -> Array:
+def _moved_inside(instance: VoteInstance, coefficients: Array) -> Array:
     """Coefficients [n] moved by so much that rows that have just the margin still have it after
     rounding, if all of them can gain.
     """

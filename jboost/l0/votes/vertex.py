@@ -27,9 +27,9 @@ from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.l0.relaxation import certify, cut_rows
 from jboost.l0.relaxation import cuts as pair_cuts
-from jboost.l0.types import Cuts, Instance, Primal
+from jboost.l0.types import CutIndices, Primal, RelaxationInstance
 from jboost.lp.simplex import boxes as boxed_simplex
-from jboost.lp.simplex.boxes import Solution, Table
+from jboost.lp.simplex.boxes import BoxSolution, Tableau
 
 # These are powers of the rounding unit: the perturbation of the costs, and the least violation of
 # a cut that is added, a few times what the simplex method counts as none.
@@ -72,11 +72,11 @@ class Vertex(NamedTuple):
     status: Array
 
 
-class State(NamedTuple):
+class VertexState(NamedTuple):
     """The search after some linear programs, the last of which may be in progress."""
 
-    cuts: Cuts  # [K], m for an empty slot
-    table: Table  # of these cuts
+    cuts: CutIndices  # [K], m for an empty slot
+    table: Tableau  # of these cuts
     primal: Primal  # of the last program
     is_optimal: Array  # [] bool, whether the last program was solved
     is_open: Array  # [] bool, whether the limit of pivots came before its end
@@ -93,13 +93,17 @@ def capacity_of(config: VertexConfig, shape: tuple[int, ...]) -> int:
     return min(everything, most)
 
 
-def find(instance: Instance, known: Cuts, importance: Array, config: VertexConfig) -> Vertex:
+def find(
+    instance: RelaxationInstance, known: CutIndices, importance: Array, config: VertexConfig
+) -> Vertex:
     """The vertex; the arguments are those of `begin`."""
     first = begin(instance, known, importance, config)
     return conclude(instance, advance(instance, first, config, config.max_pivots))
 
 
-def begin(instance: Instance, known: Cuts, importance: Array, config: VertexConfig) -> State:
+def begin(
+    instance: RelaxationInstance, known: CutIndices, importance: Array, config: VertexConfig
+) -> VertexState:
     """The state before the first program, with all rows basic.
 
     Args:
@@ -115,10 +119,10 @@ def begin(instance: Instance, known: Cuts, importance: Array, config: VertexConf
     point = Primal(
         *(jnp.zeros_like(part) for part in (instance.costs, instance.costs, instance.weights))
     )
-    return State(cuts, table, point, yes, ~yes, none + 1, ~yes, none, none)
+    return VertexState(cuts, table, point, yes, ~yes, none + 1, ~yes, none, none)
 
 
-def is_unfinished(state: State, config: VertexConfig) -> Array:
+def is_unfinished(state: VertexState, config: VertexConfig) -> Array:
     """Whether `advance` would go on, given more pivots."""
     has_more = state.is_open | (state.is_optimal & (state.num_new > 0))
     return (
@@ -127,8 +131,8 @@ def is_unfinished(state: State, config: VertexConfig) -> Array:
 
 
 def advance(
-    instance: Instance, state: State, config: VertexConfig, max_pivots: Array | int
-) -> State:
+    instance: RelaxationInstance, state: VertexState, config: VertexConfig, max_pivots: Array | int
+) -> VertexState:
     """The state at the end of the search, or after `max_pivots` pivots in all."""
     most = jnp.minimum(max_pivots, config.max_pivots)
     return loops.while_loop(
@@ -138,7 +142,7 @@ def advance(
     )
 
 
-def conclude(instance: Instance, last: State) -> Vertex:
+def conclude(instance: RelaxationInstance, last: VertexState) -> Vertex:
     """The point of a state, made feasible, and how the search ended."""
     point, least = certify.on_grid(instance, last.primal)
     required = pair_cuts.search(instance, point.selected, point.slacks, _max_entries(instance))
@@ -149,12 +153,14 @@ def conclude(instance: Instance, last: State) -> Vertex:
     return Vertex(primal, certify.price(instance, primal), status.astype(jnp.int32))
 
 
-def _max_entries(instance: Instance) -> int:
+def _max_entries(instance: RelaxationInstance) -> int:
     """The number of pairs searched at once: their memory is that of four copies of the outputs."""
     return max(4 * instance.margins.size, 1 << 16)
 
 
-def _first_cuts(instance: Instance, known: Cuts, importance: Array, capacity: int) -> Cuts:
+def _first_cuts(
+    instance: RelaxationInstance, known: CutIndices, importance: Array, capacity: int
+) -> CutIndices:
     """The most important known cuts, in a working set of this capacity, of which half is left to
     new ones.
     """
@@ -162,7 +168,7 @@ def _first_cuts(instance: Instance, known: Cuts, importance: Array, capacity: in
     number = min(max(1, capacity // 2), worth.shape[0])
     values, chosen = lax.top_k(worth, number)
     empty = pair_cuts.empty(capacity, instance.weights.shape[0])
-    return Cuts(
+    return CutIndices(
         *(
             none.at[:number].set(jnp.where(values > 0, end[chosen], none[:number]))
             for none, end in zip(empty, known, strict=True)
@@ -170,13 +176,13 @@ def _first_cuts(instance: Instance, known: Cuts, importance: Array, capacity: in
     )
 
 
-def _cut_rows(instance: Instance, cuts: Cuts) -> Array:
+def _cut_rows(instance: RelaxationInstance, cuts: CutIndices) -> Array:
     """Cuts [K] as rows over (lambda, d, xi), 0 for empty slots."""
     served, ends = cut_rows.from_pairs(instance, cuts)
     return jnp.concatenate([served, served, ends], axis=1)
 
 
-def _matrix(instance: Instance, cuts: Cuts) -> Array:
+def _matrix(instance: RelaxationInstance, cuts: CutIndices) -> Array:
     """The rows of the margins, of sum lambda = 1, and of the cuts."""
     num_examples, num_columns = instance.margins.shape
     dtype = instance.margins.dtype
@@ -191,14 +197,14 @@ def _matrix(instance: Instance, cuts: Cuts) -> Array:
     return jnp.concatenate([of_margins, total, _cut_rows(instance, cuts)])
 
 
-def _objective(instance: Instance) -> Array:
+def _objective(instance: RelaxationInstance) -> Array:
     """The perturbed costs of (lambda, d, xi), in units of the largest weight."""
     costs = jnp.concatenate([instance.costs, instance.costs, instance.weights]) / instance.unit
     eps = jnp.finfo(costs.dtype).eps
     return costs + eps**_SPREAD * spread(costs.shape[0], costs.dtype)
 
 
-def _bounds(instance: Instance, cuts: Cuts) -> tuple[Array, Array]:
+def _bounds(instance: RelaxationInstance, cuts: CutIndices) -> tuple[Array, Array]:
     """The lower and upper bounds of (lambda, d, xi) and then of the rows."""
     dtype = instance.margins.dtype
     is_real, is_cut = instance.weights > 0, pair_cuts.is_used(instance, cuts)
@@ -220,7 +226,7 @@ def _bounds(instance: Instance, cuts: Cuts) -> tuple[Array, Array]:
     return jnp.concatenate(lower).astype(dtype), jnp.concatenate(upper).astype(dtype)
 
 
-def _round(instance: Instance, state: State, max_pivots: Array) -> State:
+def _round(instance: RelaxationInstance, state: VertexState, max_pivots: Array) -> VertexState:
     """Solves the program of the cuts held, and adds the cuts that its solution violates. A program
     that the limit of pivots interrupts keeps its cuts.
     """
@@ -251,7 +257,7 @@ def _round(instance: Instance, state: State, max_pivots: Array) -> State:
     )
     added = jax.tree.map(lambda cut, none: jnp.where(is_open, none, cut), found.cuts, empty)
     cuts, table, num_new = _with_cuts(instance, state.cuts, solution, added)
-    return State(
+    return VertexState(
         cuts,
         table,
         primal,
@@ -265,8 +271,8 @@ def _round(instance: Instance, state: State, max_pivots: Array) -> State:
 
 
 def _with_cuts(
-    instance: Instance, cuts: Cuts, solution: Solution, found: Cuts
-) -> tuple[Cuts, Table, Array]:
+    instance: RelaxationInstance, cuts: CutIndices, solution: BoxSolution, found: CutIndices
+) -> tuple[CutIndices, Tableau, Array]:
     """The working set and the table with the cuts found, in free slots and over idle cuts as far
     as there are any, and the number of cuts written.
     """
@@ -281,12 +287,14 @@ def _with_cuts(
     is_written = pair_cuts.is_used(instance, found) & (idle > 0)
     slot = jnp.where(is_written, slots, capacity)
     places = jnp.where(is_written, indices[slots], jnp.iinfo(jnp.int32).max)
-    held = Cuts(*(old.at[slot].set(new, mode="drop") for old, new in zip(cuts, found, strict=True)))
+    held = CutIndices(
+        *(old.at[slot].set(new, mode="drop") for old, new in zip(cuts, found, strict=True))
+    )
     table = boxed_simplex.replace(table, _cut_rows(instance, found), places)
     return held, table, jnp.sum(is_written, dtype=jnp.int32)
 
 
-def _primal(instance: Instance, solution: Solution) -> Primal:
+def _primal(instance: RelaxationInstance, solution: BoxSolution) -> Primal:
     """lambda, mu and xi of a solution."""
     num_columns = instance.costs.shape[0]
     size = 2 * num_columns + instance.weights.shape[0]

@@ -21,7 +21,7 @@ from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.learners import criteria
 from jboost.learners.trees import cuts
-from jboost.learners.trees.learner import Splits, Trees, TreesState
+from jboost.learners.trees.learner import Trees, TreeSplits, TreesState
 
 # The rounding error of an edge in units of `criteria.slack`, which is twice the error of a sum over
 # the examples. The S of the four leaves have 1, 2, 2 and 4 terms that are such sums. The error of
@@ -40,12 +40,12 @@ class _Root(NamedTuple):
 class ExactTrees(Trees):
     """The learner of `trees(2)`."""
 
-    def search(self, state: TreesState, signed: Array) -> Splits:
+    def search(self, state: TreesState, signed: Array) -> TreeSplits:
         """Returns the splits of the best tree, and an upper bound on the edge of every tree."""
         feature, split, upper_bound = numerics.in_64_bits(self._best)(
             state.codes, state.has_missing, signed
         )
-        return Splits(feature, split, upper_bound)
+        return TreeSplits(feature, split, upper_bound)
 
     def _best(self, codes: Array, has_missing: Array, signed: Array) -> tuple[Array, Array, Array]:
         num_features = codes.shape[0]

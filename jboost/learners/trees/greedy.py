@@ -16,7 +16,7 @@ from jboost.base import loops, numerics, reduce
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.learners.trees import cuts
-from jboost.learners.trees.learner import Splits, Trees, TreesState
+from jboost.learners.trees.learner import Trees, TreeSplits, TreesState
 
 # Relative rounding error of a sum of weights in 64 bits, for each summand. A side whose weight is
 # below this fraction of the weight of the node counts as empty.
@@ -26,10 +26,10 @@ _ROUNDING = 2.0**-51
 class GreedyTrees(Trees):
     """The learner of `trees` for depths above 2."""
 
-    def search(self, state: TreesState, signed: Array) -> Splits:
+    def search(self, state: TreesState, signed: Array) -> TreeSplits:
         """Returns greedy splits with the upper bound +inf."""
         feature, split = numerics.in_64_bits(self._grow)(state.codes, signed)
-        return Splits(feature, split, jnp.full((), jnp.inf, signed.dtype))
+        return TreeSplits(feature, split, jnp.full((), jnp.inf, signed.dtype))
 
     def _grow(self, codes: Array, signed: Array) -> tuple[Array, Array]:
         """Returns the feature and the split of each node, [2^d - 1].

@@ -50,7 +50,7 @@ class TreesState(NamedTuple):
     has_missing: Array  # [] bool, whether a value of the unmasked examples is missing
 
 
-class Splits(NamedTuple):
+class TreeSplits(NamedTuple):
     """The nodes of a tree over codes, and a bound on the edges of all trees."""
 
     feature: Array  # [2^d - 1] int32
@@ -67,7 +67,7 @@ class Trees(Learner):
     categorical: tuple[int, ...]
 
     @abc.abstractmethod
-    def search(self, state: TreesState, signed: Array) -> Splits:
+    def search(self, state: TreesState, signed: Array) -> TreeSplits:
         """Returns the splits of a tree for signed example weights [m]."""
 
     def init(self, key: Array | None, dataset: Dataset) -> TreesState:
@@ -183,7 +183,7 @@ class Trees(Learner):
                 " columns, numbered from 0: pass the numbers of columns that are there"
             )
 
-    def _leaf_of(self, splits: Splits, codes: Array) -> Array:
+    def _leaf_of(self, splits: TreeSplits, codes: Array) -> Array:
         """Returns the leaf [m] that each example reaches."""
         are_categories = self.are_categories(codes.shape[0])
         example = jnp.arange(codes.shape[1], dtype=jnp.int32)

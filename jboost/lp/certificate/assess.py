@@ -37,7 +37,7 @@ class Quality(NamedTuple):
         return jnp.maximum(largest, jnp.finfo(largest.dtype).eps)
 
 
-class Side(NamedTuple):
+class AssessedPoint(NamedTuple):
     """The primal or the dual point, with its products with the matrix."""
 
     point: Array  # [k] the primal x or the dual y
@@ -47,19 +47,21 @@ class Side(NamedTuple):
     size: Array
 
 
-def primal_side(problem: LinearProgram, primal: Array) -> Side:
-    """The `Side` of a primal point [n]; it takes two products with the matrix."""
-    return Side(
+def primal_side(problem: LinearProgram, primal: Array) -> AssessedPoint:
+    """The `AssessedPoint` of a primal point [n]; it takes two products with the matrix."""
+    return AssessedPoint(
         primal, problem.operator.matvec(primal), problem.operator.row_norms(jnp.abs(primal))
     )
 
 
-def dual_side(problem: LinearProgram, dual: Array) -> Side:
-    """The `Side` of a dual [m]; it takes two products with the matrix."""
-    return Side(dual, problem.operator.rmatvec(dual), problem.operator.column_norms(jnp.abs(dual)))
+def dual_side(problem: LinearProgram, dual: Array) -> AssessedPoint:
+    """The `AssessedPoint` of a dual [m]; it takes two products with the matrix."""
+    return AssessedPoint(
+        dual, problem.operator.rmatvec(dual), problem.operator.column_norms(jnp.abs(dual))
+    )
 
 
-def assess(problem: LinearProgram, primal: Side, dual: Side) -> Quality:
+def assess(problem: LinearProgram, primal: AssessedPoint, dual: AssessedPoint) -> Quality:
     """The residuals and the gap of a primal and a dual point.
 
     Each row is measured relative to its own bound and each column relative to its own objective, so

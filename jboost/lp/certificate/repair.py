@@ -46,7 +46,7 @@ class Repaired(NamedTuple):
     upper_bound: Array
 
 
-class _Rows(NamedTuple):
+class _RepairedRows(NamedTuple):
     """The rows that a move corrects, at most k, and the interval of each row's sum."""
 
     index: Array  # [k] int32 the chosen rows first
@@ -60,7 +60,7 @@ class _Rows(NamedTuple):
     inward: Array
 
 
-class _Chosen(NamedTuple):
+class _RowEntries(NamedTuple):
     """The entries of the chosen rows, and sums over each row. Rows that are not chosen are 0."""
 
     matrix: Array  # [k, n]
@@ -180,7 +180,7 @@ def _prove_and_move(
     return moved, _largest_objective(problem, primal, radius, meets), is_refused
 
 
-def _take(problem: LinearProgram, matrix: Array, primal: Array, rows: _Rows) -> _Chosen:
+def _take(problem: LinearProgram, matrix: Array, primal: Array, rows: _RepairedRows) -> _RowEntries:
     weights = _weights(problem, primal)
     chosen = jnp.where(rows.is_chosen[:, None], matrix[rows.index], 0.0)
     largest, size, weight = reduce.several(
@@ -189,7 +189,7 @@ def _take(problem: LinearProgram, matrix: Array, primal: Array, rows: _Rows) -> 
         (reduce.LARGEST, jnp.where(brackets.is_nonzero(chosen), weights[None, :], 0.0)),
         axis=1,
     )
-    return _Chosen(chosen, weights, size, weight > 0, largest)
+    return _RowEntries(chosen, weights, size, weight > 0, largest)
 
 
 class _Extremes(NamedTuple):
@@ -203,7 +203,7 @@ class _Extremes(NamedTuple):
     can_meet: Array  # [] bool, whether each row with a residual has a variable that may move
 
 
-def _extremes(rows: _Rows, chosen: _Chosen, unit: Array) -> _Extremes:
+def _extremes(rows: _RepairedRows, chosen: _RowEntries, unit: Array) -> _Extremes:
     is_still = (rows.missing == 0) & ~chosen.can_move
     return _Extremes(
         *reduce.several(
@@ -220,7 +220,7 @@ def _extremes(rows: _Rows, chosen: _Chosen, unit: Array) -> _Extremes:
 
 
 def _radius(
-    chosen: _Chosen, normal: Array, unit: Array, inverse: Array, extremes: _Extremes
+    chosen: _RowEntries, normal: Array, unit: Array, inverse: Array, extremes: _Extremes
 ) -> tuple[Array, Array]:
     """The largest distance [n] of each variable from a point that meets the chosen rows, and
     whether such a point is proven to exist; 0 without a proof.
@@ -241,7 +241,7 @@ def _radius(
     return jnp.where(is_proven, radius, 0.0), is_proven
 
 
-def _aim(rows: _Rows, chosen: _Chosen, missing: Array) -> Array:
+def _aim(rows: _RepairedRows, chosen: _RowEntries, missing: Array) -> Array:
     """The change [k] that a move should make to each chosen row.
 
     An inequality is moved further than its residual. The extra distance exceeds the largest
@@ -285,7 +285,7 @@ def _choose(
     follows: Array,
     num_chosen: int,
     near: Array,
-) -> _Rows:
+) -> _RepairedRows:
     """Chooses the rows that a move corrects: equalities first, then the violated rows, then the
     rows that are met by less than `near` [] times the largest violation.
     """
@@ -316,7 +316,9 @@ def _choose(
     inward = jnp.where(
         is_chosen & (row_lower < row_upper), jnp.where(target == row_lower, 1.0, -1.0), 0.0
     )
-    return _Rows(index, is_chosen, sides[2], sides[3], jnp.maximum(of_all, 0.0), missing, inward)
+    return _RepairedRows(
+        index, is_chosen, sides[2], sides[3], jnp.maximum(of_all, 0.0), missing, inward
+    )
 
 
 def _missed(row_lower: Array, row_upper: Array, low: Array, high: Array) -> Array:
@@ -324,7 +326,7 @@ def _missed(row_lower: Array, row_upper: Array, low: Array, high: Array) -> Arra
     return jnp.maximum(row_lower - low, high - row_upper)
 
 
-def _normal_matrix(chosen: _Chosen) -> tuple[Array, Array]:
+def _normal_matrix(chosen: _RowEntries) -> tuple[Array, Array]:
     """The scaled normal matrix unit_i unit_k sum_j a_ij w_j a_kj [k, k], and the scales unit [k].
 
     The scales make the diagonal 1. They are 0 for rows that have no variable to move.
@@ -401,7 +403,7 @@ def _reach(
 
 
 def _are_met(
-    problem: LinearProgram, matrix: Array, rows: _Rows, radius: Array, is_proven: Array
+    problem: LinearProgram, matrix: Array, rows: _RepairedRows, radius: Array, is_proven: Array
 ) -> Array:
     """Which rows [m] are met by every point within the radius [n] that meets the chosen rows.
 

@@ -22,7 +22,7 @@ from jax import lax
 from jboost.base import cholesky, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp.certificate import certify
-from jboost.lp.certificate.assess import Side, dual_side, value_at_bounds
+from jboost.lp.certificate.assess import AssessedPoint, dual_side, value_at_bounds
 from jboost.lp.problem import LinearProgram, fits_in_memory
 
 # A reduced cost has a certain sign if its size exceeds this many rounding units of the terms of its
@@ -65,7 +65,7 @@ def repair_dual(
     num_chosen = min(num_columns, num_rows, max_columns) if fits_in_memory(problem) else 0
     num_candidates = _NUM_SHARES + (_NUM_MOVES if num_chosen else 0)
 
-    def consider(number: Array, so_far: _Search) -> _Search:
+    def consider(number: Array, so_far: _DualSearch) -> _DualSearch:
         side = dual_side(problem, so_far.now)
         share = jnp.where(number == 1, so_far.enough, jnp.where(number == 2, so_far.growth, 0.0))
         candidate = _value(problem, tight, side, share)
@@ -76,9 +76,9 @@ def repair_dual(
         )
         moves = (number >= _NUM_SHARES - 1) & (number < num_candidates - 1)
         now = loops.cond(moves, lambda: _moved(tight, side, num_chosen), lambda: so_far.now)
-        return _Search(now, best, most, candidate.enough, candidate.growth, candidate.is_short)
+        return _DualSearch(now, best, most, candidate.enough, candidate.growth, candidate.is_short)
 
-    def turn(number: Array, so_far: _Search) -> _Search:
+    def turn(number: Array, so_far: _DualSearch) -> _DualSearch:
         """Tries one candidate. If all signs are right, all candidates are equal and none is tried.
 
         The work is inside a branch so that XLA cannot move any of it before the test.
@@ -87,11 +87,11 @@ def repair_dual(
 
     none = jnp.zeros((), dual.dtype)
     return loops.fori_loop(
-        0, num_candidates, turn, _Search(dual, dual, least, none, none, jnp.ones((), bool))
+        0, num_candidates, turn, _DualSearch(dual, dual, least, none, none, jnp.ones((), bool))
     ).best
 
 
-class _Search(NamedTuple):
+class _DualSearch(NamedTuple):
     """The state of the search for the best dual."""
 
     now: Array  # [m] the current dual, after the moves so far
@@ -113,7 +113,7 @@ class _Candidate(NamedTuple):
     is_short: Array  # [] bool, whether a reduced cost has a wrong or an uncertain sign
 
 
-def _signs(problem: LinearProgram, dual: Side) -> _Signs:
+def _signs(problem: LinearProgram, dual: AssessedPoint) -> _Signs:
     toward = jnp.where(jnp.isinf(problem.upper), 1.0, -1.0)
     # the rounding of the float type here, plus that of the proof, which uses 64 bits
     rounding = (
@@ -124,11 +124,13 @@ def _signs(problem: LinearProgram, dual: Side) -> _Signs:
     return _Signs(toward, jnp.isinf(problem.upper) != jnp.isinf(problem.lower), short, margin)
 
 
-def _value(problem: LinearProgram, tight: LinearProgram, dual: Side, share: Array) -> _Candidate:
+def _value(
+    problem: LinearProgram, tight: LinearProgram, dual: AssessedPoint, share: Array
+) -> _Candidate:
     """Evaluates the dual multiplied by 1 - share with the tight bounds, and finds the shares that
     would correct its signs.
     """
-    signs, multiplied = _signs(problem, dual), Side(*((1 - share) * part for part in dual))
+    signs, multiplied = _signs(problem, dual), AssessedPoint(*((1 - share) * part for part in dual))
     slope = signs.toward * dual.product  # the derivative in t of the reduced cost times its sign
     needed = jnp.where(
         slope != 0, (signs.short + signs.margin) / jnp.where(slope != 0, slope, 1.0), 0.0
@@ -153,7 +155,7 @@ def _value(problem: LinearProgram, tight: LinearProgram, dual: Side, share: Arra
     )
 
 
-def _moved(problem: LinearProgram, dual: Side, num_chosen: int) -> Array:
+def _moved(problem: LinearProgram, dual: AssessedPoint, num_chosen: int) -> Array:
     """The dual [m] after one move; unchanged if no sign is wrong or no finite move exists."""
     if num_chosen == 0:
         return dual.point

@@ -30,9 +30,15 @@ from jboost.lp.certificate import conclude, tighten
 from jboost.lp.first_order.progress import check_progress
 from jboost.lp.first_order.scaling import equilibrate, scale
 from jboost.lp.first_order.starts import first_point
-from jboost.lp.first_order.state import FirstOrderConfig, Point, State, length_of, unscaled
+from jboost.lp.first_order.state import (
+    FirstOrderConfig,
+    FirstOrderPoint,
+    FirstOrderState,
+    length_of,
+    unscaled,
+)
 from jboost.lp.problem import LinearProgram, is_valid
-from jboost.lp.types import Info, LPSolution, empty_history
+from jboost.lp.types import LPInfo, LPSolution, empty_history
 
 _SAFETY = 0.998  # the step size times the largest singular value
 _POWER_ITERATIONS = 20  # power iterations for the first estimate of the largest singular value
@@ -41,7 +47,9 @@ _POWER_ITERATIONS = 20  # power iterations for the first estimate of the largest
 _NEARLY = 4.0
 
 
-def init(problem: LinearProgram, *, config: FirstOrderConfig, initial: Any = None) -> State:
+def init(
+    problem: LinearProgram, *, config: FirstOrderConfig, initial: Any = None
+) -> FirstOrderState:
     """The state before the first iteration.
 
     Args:
@@ -61,7 +69,7 @@ def init(problem: LinearProgram, *, config: FirstOrderConfig, initial: Any = Non
     status = jnp.where(is_valid(problem), int(Status.UNFINISHED), int(Status.INVALID_INPUT)).astype(
         jnp.int32
     )
-    state = State(
+    state = FirstOrderState(
         scaling=scaling,
         row_sizes=problem.operator.row_norms(scaling.columns),
         column_sizes=problem.operator.column_norms(scaling.rows),
@@ -97,19 +105,21 @@ def _power_iterations(scaled: LinearProgram, direction: Array, count: Array) -> 
     return loops.fori_loop(0, count, iterate, start)
 
 
-def _pdhg(scaled: LinearProgram, point: Point, primal_step: Array, dual_step: Array) -> Point:
+def _pdhg(
+    scaled: LinearProgram, point: FirstOrderPoint, primal_step: Array, dual_step: Array
+) -> FirstOrderPoint:
     """T z. The dual step is the proximal map of the support function of the rows' bounds."""
     slope = scaled.objective - scaled.operator.rmatvec(point.dual)
     primal = jnp.clip(point.primal - primal_step * slope, scaled.lower, scaled.upper)
     trial = point.dual - dual_step * scaled.operator.matvec(2 * primal - point.primal)
-    return Point(
+    return FirstOrderPoint(
         primal, trial + jnp.clip(-trial, dual_step * scaled.row_lower, dual_step * scaled.row_upper)
     )
 
 
 def step(
-    state: State, problem: LinearProgram, *, tolerance: Array, config: FirstOrderConfig
-) -> tuple[State, Info]:
+    state: FirstOrderState, problem: LinearProgram, *, tolerance: Array, config: FirstOrderConfig
+) -> tuple[FirstOrderState, LPInfo]:
     """Runs `iterations_per_check` iterations and one check, which may restart the method."""
     scaled = scale(problem, state.scaling)
     norm, direction = _power_iterations(
@@ -119,14 +129,16 @@ def step(
     size = _SAFETY / jnp.where(norm > 0, norm, 1.0)
     count = config.at_once
 
-    def iterate(k: Array, carry: tuple[Point, Point]) -> tuple[Point, Point]:
+    def iterate(
+        k: Array, carry: tuple[FirstOrderPoint, FirstOrderPoint]
+    ) -> tuple[FirstOrderPoint, FirstOrderPoint]:
         share = 1 / (state.num_since + k + 1).astype(size.dtype)
 
         def move(old: Array, mapped: Array, first: Array) -> Array:
             reflected = mapped + (mapped - old)
             return reflected - share * (reflected - first)
 
-        point: Point = jax.tree.map(move, *carry, state.anchor)
+        point: FirstOrderPoint = jax.tree.map(move, *carry, state.anchor)
         return point, _pdhg(scaled, point, size / state.primal_weight, size * state.primal_weight)
 
     point, mapped = loops.fori_loop(0, count, iterate, (state.point, state.mapped))
@@ -142,13 +154,13 @@ def step(
     return check_progress(ran, problem, scaled, size, tolerance, config)
 
 
-def unfinished(state: State) -> Array:
+def unfinished(state: FirstOrderState) -> Array:
     """Whether another iteration is needed, [] bool."""
     return state.status == int(Status.UNFINISHED)
 
 
 def finish(
-    state: State, problem: LinearProgram, *, tolerance: Array, config: FirstOrderConfig
+    state: FirstOrderState, problem: LinearProgram, *, tolerance: Array, config: FirstOrderConfig
 ) -> LPSolution:
     """The solution at the best point, with its bounds."""
     point = unscaled(state.best, state.scaling)
@@ -172,7 +184,7 @@ def finish(
 
 def run(
     problem: LinearProgram, tolerance: Array, config: FirstOrderConfig, initial: Any = None
-) -> State:
+) -> FirstOrderState:
     """`init`, and steps until done."""
     state = init(problem, config=config, initial=initial)
     max_checks = config.max_iterations // config.at_once

@@ -9,24 +9,24 @@ from jboost.base import loops, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.lp.certificate import assess
-from jboost.lp.first_order.rays import Images, Rays, find_rays, images_of
+from jboost.lp.first_order.rays import RayImages, Rays, find_rays, images_of
 from jboost.lp.first_order.restarts import Distance, Distances, maybe_restart, measure_distance
-from jboost.lp.first_order.state import FirstOrderConfig, Point, State, unscaled
+from jboost.lp.first_order.state import FirstOrderConfig, FirstOrderPoint, FirstOrderState, unscaled
 from jboost.lp.problem import LinearProgram
-from jboost.lp.types import Info, record
+from jboost.lp.types import LPInfo, record
 
 
 def check_progress(
-    state: State,
+    state: FirstOrderState,
     problem: LinearProgram,
     scaled: LinearProgram,
     size: Array,
     tolerance: Array,
     config: FirstOrderConfig,
-) -> tuple[State, Info]:
+) -> tuple[FirstOrderState, LPInfo]:
     """Updates status, best point and history, and restarts if that is due."""
     distances = Distances(*map(measure_distance, state.point, state.mapped, state.anchor))
-    ray = Point(*map(_unit, state.mapped, state.anchor, distances))
+    ray = FirstOrderPoint(*map(_unit, state.mapped, state.anchor, distances))
     latest, error = (
         unscaled(state.mapped, state.scaling),
         jax.tree.map(jnp.subtract, state.mapped, state.point),
@@ -50,13 +50,13 @@ def _unit(mapped: Array, anchor: Array, distance: Distance) -> Array:
 
 
 def _assess(
-    state: State,
+    state: FirstOrderState,
     problem: LinearProgram,
-    latest: Point,
-    images: Images,
+    latest: FirstOrderPoint,
+    images: RayImages,
     distances: Distances,
     tolerance: Array,
-) -> tuple[Info, Array]:
+) -> tuple[LPInfo, Array]:
     """The residuals of the latest point, and its error [].
 
     The rounding errors are first estimated with sizes that need no product. Only if the point then
@@ -66,7 +66,7 @@ def _assess(
     row_sizes = state.row_sizes * (distances.primal.largest / state.scaling.bound_scale)
     column_sizes = state.column_sizes * (distances.dual.largest / state.scaling.objective_scale)
 
-    def measure(carry: tuple[Array, Info, Array]) -> tuple[Array, Info, Array]:
+    def measure(carry: tuple[Array, LPInfo, Array]) -> tuple[Array, LPInfo, Array]:
         number = carry[0]
         of_rows, of_columns = loops.cond(
             number > 0,
@@ -77,11 +77,11 @@ def _assess(
             lambda: (row_sizes, column_sizes),
         )
         primal, dual = (
-            assess.Side(latest.primal, images.primal, of_rows),
-            assess.Side(latest.dual, images.dual, of_columns),
+            assess.AssessedPoint(latest.primal, images.primal, of_rows),
+            assess.AssessedPoint(latest.dual, images.dual, of_columns),
         )
         quality = assess.assess(problem, primal, dual)
-        info = Info(
+        info = LPInfo(
             state.num_iterations,
             quality.primal_residual,
             quality.dual_residual,
@@ -89,14 +89,14 @@ def _assess(
         )
         return number + 1, info, quality.error
 
-    def unfinished(carry: tuple[Array, Info, Array]) -> Array:
+    def unfinished(carry: tuple[Array, LPInfo, Array]) -> Array:
         number, _, error = carry
         return (number == 0) | ((number == 1) & (error <= tolerance))
 
     none = jnp.zeros_like(state.best_error)
     begun = (
         jnp.zeros_like(state.num_iterations),
-        Info(state.num_iterations, none, none, none),
+        LPInfo(state.num_iterations, none, none, none),
         none,
     )
     _, info, error = loops.while_loop(unfinished, measure, begun)
@@ -104,8 +104,13 @@ def _assess(
 
 
 def _conclude_check(
-    state: State, ray: Point, rays: Rays, error: Array, tolerance: Array, config: FirstOrderConfig
-) -> State:
+    state: FirstOrderState,
+    ray: FirstOrderPoint,
+    rays: Rays,
+    error: Array,
+    tolerance: Array,
+    config: FirstOrderConfig,
+) -> FirstOrderState:
     """Status and best point after a check."""
     is_better = error < state.best_error
     better = loops.cond(is_better, lambda: state.mapped, lambda: state.best)
@@ -118,4 +123,4 @@ def _conclude_check(
     status = jnp.where(rays.refutes, int(Status.PRIMAL_INFEASIBLE), status)
     status = jnp.where(jnp.isfinite(error), status, int(Status.NUMERICAL_ERROR)).astype(jnp.int32)
     best_error = jnp.where(is_better | rays.falls | rays.refutes, error, state.best_error)
-    return state._replace(best=Point(primal, dual), best_error=best_error, status=status)
+    return state._replace(best=FirstOrderPoint(primal, dual), best_error=best_error, status=status)

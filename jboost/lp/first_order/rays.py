@@ -12,12 +12,12 @@ import jax.numpy as jnp
 from jboost.base import reduce
 from jboost.base.types import Array
 from jboost.lp.certificate import assess
-from jboost.lp.first_order.scaling import Scaling
-from jboost.lp.first_order.state import Point
+from jboost.lp.first_order.scaling import FirstOrderScaling
+from jboost.lp.first_order.state import FirstOrderPoint
 from jboost.lp.problem import LinearProgram
 
 
-class Images(NamedTuple):
+class RayImages(NamedTuple):
     """The products of the matrix with the points of a check."""
 
     primal: Array  # [m] of T z, in the units of the program
@@ -28,14 +28,18 @@ class Images(NamedTuple):
 
 
 def images_of(
-    problem: LinearProgram, scaling: Scaling, latest: Point, ray: Point, error: Point
-) -> Images:
+    problem: LinearProgram,
+    scaling: FirstOrderScaling,
+    latest: FirstOrderPoint,
+    ray: FirstOrderPoint,
+    error: FirstOrderPoint,
+) -> RayImages:
     primals = jnp.stack(
         [latest.primal, scaling.columns * ray.primal, scaling.columns * error.primal]
     )
     reached = jax.vmap(problem.operator.matvec)(primals)
     pulled = jax.vmap(problem.operator.rmatvec)(jnp.stack([latest.dual, scaling.rows * ray.dual]))
-    return Images(
+    return RayImages(
         reached[0],
         pulled[0],
         scaling.rows * reached[1],
@@ -55,7 +59,7 @@ class Rays(NamedTuple):
 
 
 def find_rays(
-    scaled: LinearProgram, tight: tuple[Array, Array], ray: Point, images: Images
+    scaled: LinearProgram, tight: tuple[Array, Array], ray: FirstOrderPoint, images: RayImages
 ) -> Rays:
     """Tests a ray of the scaled program, whose largest entries are 1.
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from jboost.base import loops, reduce
 from jboost.base.types import Array
-from jboost.lp.first_order.state import Point, State, clamped_weight
+from jboost.lp.first_order.state import FirstOrderPoint, FirstOrderState, clamped_weight
 
 # Restarts (cuPDLPx): the decreases of the fixed-point error that trigger one, and the length of an
 # epoch, as a share of all iterations, that does.
@@ -52,8 +52,8 @@ def measure_distance(point: Array, mapped: Array, anchor: Array) -> Distance:
 class _Epoch(NamedTuple):
     """The parts of a state that a restart changes."""
 
-    point: Point
-    anchor: Point
+    point: FirstOrderPoint
+    anchor: FirstOrderPoint
     primal_weight: Array  # []
     imbalance: Array  # []
     anchor_error: Array  # []
@@ -61,7 +61,9 @@ class _Epoch(NamedTuple):
     num_since: Array  # [] int32
 
 
-def maybe_restart(state: State, distances: Distances, cross: Array, size: Array) -> State:
+def maybe_restart(
+    state: FirstOrderState, distances: Distances, cross: Array, size: Array
+) -> FirstOrderState:
     """Restarts from T z if the fixed-point error |z - T z|_P has decreased enough or the epoch is
     long. `cross` is the sum of (y - T y) A (x - T x).
     """
@@ -103,7 +105,7 @@ def maybe_restart(state: State, distances: Distances, cross: Array, size: Array)
     return state._replace(norm=jnp.maximum(state.norm, jnp.minimum(met, 1.0)), **epoch._asdict())
 
 
-def _rebalance(state: State, distances: Distances) -> tuple[Array, Array]:
+def _rebalance(state: FirstOrderState, distances: Distances) -> tuple[Array, Array]:
     """The primal weight and the imbalance after a restart. The controller balances the distances
     that the primal and the dual move between restarts.
     """

@@ -23,7 +23,7 @@ from jboost.lp.problem import LinearProgram, bounds_nothing, row_sizes
 Factors = tuple[PyTree, PyTree]
 
 
-class Scaling(NamedTuple):
+class FirstOrderScaling(NamedTuple):
     """x = columns * scaled x / bound_scale and y = rows * scaled y / objective_scale."""
 
     rows: Array  # [m] positive; 0 for rows without a finite bound
@@ -50,7 +50,7 @@ class Scaled:
         return self.columns * self.operator.rmatvec(self.rows * vector)
 
 
-def equilibrate(problem: LinearProgram, rounds: int) -> Scaling:
+def equilibrate(problem: LinearProgram, rounds: int) -> FirstOrderScaling:
     """The scaling after `rounds` rounds (static), including the last one.
 
     Rows and columns without entries keep the factor 1. Rows without a finite bound and variables
@@ -69,7 +69,7 @@ def equilibrate(problem: LinearProgram, rounds: int) -> Scaling:
         lambda rows, columns: (operator.row_norms(columns), operator.column_norms(rows)),
         rounds,
     )
-    return Scaling(
+    return FirstOrderScaling(
         rows,
         columns,
         1 / (1 + _norm(row_sizes(problem) * rows)),
@@ -99,7 +99,7 @@ def _norm(vector: Array) -> Array:
     return size * jnp.sqrt(reduce.total((vector / unit) ** 2))
 
 
-def scale(problem: LinearProgram, scaling: Scaling) -> LinearProgram:
+def scale(problem: LinearProgram, scaling: FirstOrderScaling) -> LinearProgram:
     """The scaled program. Its operator supports only the two products."""
     return LinearProgram(
         scaling.objective_scale * scaling.columns * problem.objective,

@@ -9,13 +9,22 @@ import jax.numpy as jnp
 from jboost.base import check, numerics
 from jboost.base.types import Array
 from jboost.lp.certificate import certify
-from jboost.lp.first_order.scaling import Scaling
-from jboost.lp.first_order.state import Point, State, WarmStart, clamped_weight, length_of, unscaled
+from jboost.lp.first_order.scaling import FirstOrderScaling
+from jboost.lp.first_order.state import (
+    FirstOrderPoint,
+    FirstOrderState,
+    WarmStart,
+    clamped_weight,
+    length_of,
+    unscaled,
+)
 from jboost.lp.problem import LinearProgram
 from jboost.lp.types import LPSolution
 
 
-def first_point(problem: LinearProgram, scaling: Scaling, initial: Any) -> tuple[Point, Array]:
+def first_point(
+    problem: LinearProgram, scaling: FirstOrderScaling, initial: Any
+) -> tuple[FirstOrderPoint, Array]:
     """The first point, scaled and within its bounds, and the first primal weight."""
     one = jnp.ones((), problem.objective.dtype)
     per_column = numerics.safe_divide(scaling.bound_scale, scaling.columns)
@@ -28,7 +37,7 @@ def first_point(problem: LinearProgram, scaling: Scaling, initial: Any) -> tuple
         )
         primal = jnp.where(is_unused & jnp.isfinite(cheapest), cheapest, 0.0)
         return (
-            Point(
+            FirstOrderPoint(
                 jnp.clip(primal, problem.lower, problem.upper) * per_column,
                 jnp.zeros_like(problem.row_lower),
             ),
@@ -41,7 +50,7 @@ def first_point(problem: LinearProgram, scaling: Scaling, initial: Any) -> tuple
         problem, jnp.where(jnp.isfinite(initial.primal), initial.primal, 0.0)
     )
     dual = certify.allowed_dual(problem, jnp.where(jnp.isfinite(initial.dual), initial.dual, 0.0))
-    point = Point(
+    point = FirstOrderPoint(
         primal * per_column, dual * numerics.safe_divide(scaling.objective_scale, scaling.rows)
     )
     weight = (
@@ -54,7 +63,7 @@ def first_point(problem: LinearProgram, scaling: Scaling, initial: Any) -> tuple
     return point, clamped_weight(weight)
 
 
-def warm_start(state: State) -> WarmStart:
+def warm_start(state: FirstOrderState) -> WarmStart:
     """The current point and primal weight, for a warm start of a similar program."""
     scaling = state.scaling
     return WarmStart(

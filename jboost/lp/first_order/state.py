@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from jboost.base import check, reduce
 from jboost.base.types import Array
-from jboost.lp.first_order.scaling import Scaling
+from jboost.lp.first_order.scaling import FirstOrderScaling
 from jboost.lp.types import History, ProofConfig, validate_proof
 
 # The largest primal weight in units of the scaled program; its inverse is the smallest.
@@ -39,7 +39,7 @@ class FirstOrderConfig:
         return min(self.iterations_per_check, self.max_iterations)
 
 
-class Point(NamedTuple):
+class FirstOrderPoint(NamedTuple):
     """A primal and a dual point."""
 
     primal: Array  # [n]
@@ -55,19 +55,19 @@ class WarmStart(NamedTuple):
     primal_weight: Array
 
 
-class State(NamedTuple):
+class FirstOrderState(NamedTuple):
     """The state between checks; points are in the units of the scaled program."""
 
-    scaling: Scaling
+    scaling: FirstOrderScaling
     # the sums of absolute terms where all entries of the scaled point are 1
     row_sizes: Array  # [m]
     column_sizes: Array  # [n]
     # [n] each, given or implied bounds of the variables, in the units of the program
     tight: tuple[Array, Array]
-    point: Point  # z
-    mapped: Point  # T z; z itself at a restart
-    anchor: Point
-    best: Point  # the point of least error so far, or the ray that was found
+    point: FirstOrderPoint  # z
+    mapped: FirstOrderPoint  # T z; z itself at a restart
+    anchor: FirstOrderPoint
+    best: FirstOrderPoint  # the point of least error so far, or the ray that was found
     best_error: Array  # []
     norm: Array  # [] a lower bound of the largest singular value
     direction: Array  # [n] approximately the right singular vector of the largest singular value
@@ -90,8 +90,8 @@ def clamped_weight(weight: Array) -> Array:
     return jnp.clip(weight, 1 / _LARGEST_WEIGHT, _LARGEST_WEIGHT)
 
 
-def unscaled(point: Point, scaling: Scaling) -> Point:
-    return Point(
+def unscaled(point: FirstOrderPoint, scaling: FirstOrderScaling) -> FirstOrderPoint:
+    return FirstOrderPoint(
         point.primal * (scaling.columns / scaling.bound_scale),
         point.dual * (scaling.rows / scaling.objective_scale),
     )

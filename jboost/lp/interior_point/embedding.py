@@ -37,7 +37,7 @@ class Embedded(NamedTuple):
     level: Array  # [n + m] the value of each fixed variable, 0 for the others
 
 
-class Point(NamedTuple):
+class EmbeddingPoint(NamedTuple):
     """An iterate of the embedding."""
 
     primal: Array  # [n + m] w
@@ -48,22 +48,22 @@ class Point(NamedTuple):
     gap_dual: Array  # [] kappa
 
 
-class Images(NamedTuple):
+class EmbeddingImages(NamedTuple):
     """The products of an iterate with the matrix."""
 
     rows: Array  # [m] K w, the residuals of the rows
     columns: Array  # [n + m] K'y
 
 
-class Start(NamedTuple):
+class EmbeddingStart(NamedTuple):
     """The first iterate, and the products that later iterations need."""
 
-    point: Point
-    image: Images
+    point: EmbeddingPoint
+    image: EmbeddingImages
     level_image: Array  # [m] K level
 
 
-class Residuals(NamedTuple):
+class EmbeddingResiduals(NamedTuple):
     """The residuals of the other equations of an iterate, and the mean complementary product."""
 
     dual: Array  # [n + m] cost tau - K'y - zl + zu, 0 where fixed
@@ -128,14 +128,14 @@ def backward(program: Embedded, dual: Array) -> Array:
     return jnp.concatenate([numerics.times(dual, program.matrix), -dual])
 
 
-def start(program: Embedded) -> Start:
+def start(program: Embedded) -> EmbeddingStart:
     """The first iterate, and products with the matrix."""
     point = _first_point(program)
     image, level_image = forward(program, jnp.stack([point.primal, program.level], axis=1)).T
-    return Start(point, Images(image, backward(program, point.dual)), level_image)
+    return EmbeddingStart(point, EmbeddingImages(image, backward(program, point.dual)), level_image)
 
 
-def _first_point(program: Embedded) -> Point:
+def _first_point(program: Embedded) -> EmbeddingPoint:
     """The first point, with all complementary products equal to 1.
 
     Each variable is in the middle between its bounds, but at most about 1 away from a lower bound
@@ -157,15 +157,17 @@ def _first_point(program: Embedded) -> Point:
     multiplier = jnp.where(program.has_bound, 1 / slack, 0.0)
     dual = jnp.sum(sides(multiplier), axis=0)[program.matrix.shape[1] :]
     one = jnp.ones((), primal.dtype)
-    return Point(primal, dual, slack, multiplier, one, one)
+    return EmbeddingPoint(primal, dual, slack, multiplier, one, one)
 
 
-def images(program: Embedded, point: Point) -> Images:
+def images(program: Embedded, point: EmbeddingPoint) -> EmbeddingImages:
     """Both products of an iterate."""
-    return Images(forward(program, point.primal), backward(program, point.dual))
+    return EmbeddingImages(forward(program, point.primal), backward(program, point.dual))
 
 
-def residuals(program: Embedded, point: Point, image: Images) -> Residuals:
+def residuals(
+    program: Embedded, point: EmbeddingPoint, image: EmbeddingImages
+) -> EmbeddingResiduals:
     """The residuals of the embedding's equations."""
     reduced = program.cost * point.scale - image.columns
     dual = jnp.where(program.is_fixed, 0.0, reduced - jnp.sum(sides(point.multiplier), axis=0))
@@ -178,10 +180,10 @@ def residuals(program: Embedded, point: Point, image: Images) -> Residuals:
         (reduce.SUM, jnp.sum(program.has_bound, axis=0, dtype=products.dtype)),
     )
     gap = point.gap_dual + objective - dual_objective
-    return Residuals(dual, gap, (point.scale * point.gap_dual + product) / (1 + count))
+    return EmbeddingResiduals(dual, gap, (point.scale * point.gap_dual + product) / (1 + count))
 
 
-class Scaling(NamedTuple):
+class EmbeddingScaling(NamedTuple):
     """row * A * column has entries of size 1; objective and bounds are divided by their sizes."""
 
     row: Array  # [m]
@@ -192,7 +194,7 @@ class Scaling(NamedTuple):
 
 def scale(
     matrix: Array, problem: LinearProgram, rounds: int
-) -> tuple[Array, LinearProgram, Scaling]:
+) -> tuple[Array, LinearProgram, EmbeddingScaling]:
     """Ruiz's equilibration of the dense matrix: in each round, rows and columns are divided by the
     square root of their largest entry.
 
@@ -235,7 +237,11 @@ def scale(
         lower=lower / bound,
         upper=upper / bound,
     )
-    return row[:, None] * matrix * column[None, :], scaled, Scaling(row, column, unit, bound)
+    return (
+        row[:, None] * matrix * column[None, :],
+        scaled,
+        EmbeddingScaling(row, column, unit, bound),
+    )
 
 
 def _finite_size(values: Array) -> Array:

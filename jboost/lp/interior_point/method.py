@@ -21,12 +21,18 @@ from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.lp.certificate import assess, certify, conclude, tighten
 from jboost.lp.interior_point import embedding
-from jboost.lp.interior_point.embedding import Embedded, Images, Point, Scaling, Start
+from jboost.lp.interior_point.embedding import (
+    Embedded,
+    EmbeddingImages,
+    EmbeddingPoint,
+    EmbeddingScaling,
+    EmbeddingStart,
+)
 from jboost.lp.interior_point.newton import advance
 from jboost.lp.problem import LinearProgram, is_valid
 from jboost.lp.types import (
     History,
-    Info,
+    LPInfo,
     LPSolution,
     ProofConfig,
     empty_history,
@@ -62,23 +68,23 @@ class InteriorPointConfig:
         return 1
 
 
-class _Run(NamedTuple):
+class _InteriorPointRun(NamedTuple):
     """The data that `init` computes once for a program."""
 
     problem: LinearProgram  # with a dense matrix
     tight: LinearProgram  # with implied bounds
     stops: Array  # [2, n + m] bool, whether a given or an implied bound stops a ray, for each side
     embedded: Embedded
-    scaling: Scaling
-    first: Start
+    scaling: EmbeddingScaling
+    first: EmbeddingStart
     has_objective: Array  # [] bool
 
 
-class State(NamedTuple):
+class InteriorPointState(NamedTuple):
     """The last iterate, and the best so far."""
 
-    point: Point
-    image: Images  # of the point
+    point: EmbeddingPoint
+    image: EmbeddingImages  # of the point
     best: tuple[Array, Array]  # x [n] and y [m] in the units of the program
     best_error: Array  # []
     num_iterations: Array  # [] int32
@@ -91,10 +97,10 @@ class State(NamedTuple):
     history: History
     status: Array  # [] int32
     # what is computed once; None within `solve`, which keeps it outside of its loop
-    run: _Run | None = None
+    run: _InteriorPointRun | None = None
 
 
-def _set_up(problem: LinearProgram, config: InteriorPointConfig) -> _Run:
+def _set_up(problem: LinearProgram, config: InteriorPointConfig) -> _InteriorPointRun:
     matrix = problem.operator.to_dense()
     scaled_matrix, scaled, scaling = embedding.scale(matrix, problem, config.scaling_rounds)
     embedded = embedding.embed(scaled_matrix, scaled)
@@ -105,7 +111,7 @@ def _set_up(problem: LinearProgram, config: InteriorPointConfig) -> _Run:
     of_rows = (embedded.is_fixed[None, :] | embedded.has_bound)[:, matrix.shape[1] :]
     stops = jnp.concatenate([of_columns, of_rows], axis=1)
     problem = problem._replace(operator=operators.dense(matrix))
-    return _Run(
+    return _InteriorPointRun(
         problem,
         tight,
         stops,
@@ -116,7 +122,7 @@ def _set_up(problem: LinearProgram, config: InteriorPointConfig) -> _Run:
     )
 
 
-def _unscaled(run: _Run, point: Point, tau: Array) -> tuple[Array, Array]:
+def _unscaled(run: _InteriorPointRun, point: EmbeddingPoint, tau: Array) -> tuple[Array, Array]:
     """x [n] and y [m] in the units of the program."""
     scaling, num_columns = run.scaling, run.embedded.matrix.shape[1]
     tau = jnp.maximum(tau, jnp.finfo(tau.dtype).tiny)
@@ -125,7 +131,7 @@ def _unscaled(run: _Run, point: Point, tau: Array) -> tuple[Array, Array]:
     ), point.dual * scaling.row * (scaling.objective / tau)
 
 
-def _measure(run: _Run, point: Point, has_ray: Array) -> assess.Quality:
+def _measure(run: _InteriorPointRun, point: EmbeddingPoint, has_ray: Array) -> assess.Quality:
     """The residuals and the gap of the iterate as a solution, before the repair of its rows. If a
     ray is known, they are those of the program without objective.
     """
@@ -155,7 +161,7 @@ class _Rays(NamedTuple):
 
 
 def _find_ray(
-    program: Embedded, stops: Array, point: Point, image: Images, tolerance: float
+    program: Embedded, stops: Array, point: EmbeddingPoint, image: EmbeddingImages, tolerance: float
 ) -> _Rays:
     slope = -image.columns  # (cost tau - K'y) - cost tau would be rounding noise for a small y
     is_low = slope > 0
@@ -195,13 +201,15 @@ def _find_ray(
     )
 
 
-def init(problem: LinearProgram, *, config: InteriorPointConfig) -> State:
+def init(problem: LinearProgram, *, config: InteriorPointConfig) -> InteriorPointState:
     """The state before the first iteration."""
     run = _set_up(problem, config)
     return _start(run, problem, config)._replace(run=loops.beside(run, problem))
 
 
-def _start(run: _Run, problem: LinearProgram, config: InteriorPointConfig) -> State:
+def _start(
+    run: _InteriorPointRun, problem: LinearProgram, config: InteriorPointConfig
+) -> InteriorPointState:
     none, never, infinite = (
         jnp.zeros((), jnp.int32),
         jnp.zeros((), bool),
@@ -215,7 +223,9 @@ def _start(run: _Run, problem: LinearProgram, config: InteriorPointConfig) -> St
     history = empty_history(config.history_length, infinite.dtype)
     best = jnp.zeros_like(problem.objective), refuted
     return loops.beside(
-        State(run.first.point, run.first.image, best, infinite, none, none, never, history, status),
+        InteriorPointState(
+            run.first.point, run.first.image, best, infinite, none, none, never, history, status
+        ),
         problem,
     )
 
@@ -230,8 +240,12 @@ def _refuted_by_one_row(problem: LinearProgram) -> Array:
 
 
 def step(
-    state: State, problem: LinearProgram, *, tolerance: Array, config: InteriorPointConfig
-) -> tuple[State, Info]:
+    state: InteriorPointState,
+    problem: LinearProgram,
+    *,
+    tolerance: Array,
+    config: InteriorPointConfig,
+) -> tuple[InteriorPointState, LPInfo]:
     """One iteration of predictor and correctors, and the status after it. The data are those of
     the state; `problem` is not read, and is an argument as of the steps of other methods.
     """
@@ -239,15 +253,15 @@ def step(
     return _step(_run_of(state), state, tolerance, config)
 
 
-def _run_of(state: State) -> _Run:
+def _run_of(state: InteriorPointState) -> _InteriorPointRun:
     if state.run is None:
         raise ValueError("state has no run: pass a state as `init` or `step` returns it")
     return state.run
 
 
 def _step(
-    run: _Run, state: State, tolerance: Array, config: InteriorPointConfig
-) -> tuple[State, Info]:
+    run: _InteriorPointRun, state: InteriorPointState, tolerance: Array, config: InteriorPointConfig
+) -> tuple[InteriorPointState, LPInfo]:
     program = run.embedded._replace(cost=jnp.where(state.has_ray, 0.0, run.embedded.cost))
     point, length = advance(
         program,
@@ -258,7 +272,7 @@ def _step(
     )
     image = embedding.images(program, point)
     quality = _measure(run, point, state.has_ray)
-    info = Info(
+    info = LPInfo(
         state.num_iterations + 1,
         quality.primal_residual,
         quality.dual_residual,
@@ -322,18 +336,23 @@ def _status_of(has_ray: Array, is_sound: Array, is_infeasible: Array, is_solved:
     return jnp.where(is_infeasible, int(Status.PRIMAL_INFEASIBLE), status).astype(jnp.int32)
 
 
-def unfinished(state: State) -> Array:
+def unfinished(state: InteriorPointState) -> Array:
     """Whether another iteration is needed, [] bool."""
     return state.status == int(Status.UNFINISHED)
 
 
-def finish(state: State, problem: LinearProgram, *, config: InteriorPointConfig) -> LPSolution:
+def finish(
+    state: InteriorPointState, problem: LinearProgram, *, config: InteriorPointConfig
+) -> LPSolution:
     """The solution of the best iterate, with its bounds."""
     return _finish(_run_of(state), state, problem, config)
 
 
 def _finish(
-    run: _Run, state: State, problem: LinearProgram, config: InteriorPointConfig
+    run: _InteriorPointRun,
+    state: InteriorPointState,
+    problem: LinearProgram,
+    config: InteriorPointConfig,
 ) -> LPSolution:
     primal, dual = state.best
     dual = _needed(dual, run.has_objective | (state.status == int(Status.PRIMAL_INFEASIBLE)))

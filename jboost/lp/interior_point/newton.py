@@ -21,9 +21,9 @@ from jboost.base import cholesky, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp.interior_point.embedding import (
     Embedded,
-    Images,
-    Point,
-    Residuals,
+    EmbeddingImages,
+    EmbeddingPoint,
+    EmbeddingResiduals,
     backward,
     forward,
     residuals,
@@ -148,7 +148,7 @@ def _factor_normal(normal: Array, diagonal: Array, care: _Care) -> Callable[[Arr
     return lambda right: unit * cholesky.solve(lower, unit * right)
 
 
-class _Targets(NamedTuple):
+class _EmbeddingTargets(NamedTuple):
     """The required changes of the complementary products."""
 
     sides: Array  # [2, n + m] 0 where there is no bound
@@ -159,26 +159,28 @@ class _Iterate(NamedTuple):
     """The data that all directions from one iterate share."""
 
     program: Embedded
-    point: Point
-    image: Images
-    residual: Residuals
+    point: EmbeddingPoint
+    image: EmbeddingImages
+    residual: EmbeddingResiduals
     level_image: Array  # [m]
     slope: Array  # [n + m] sum over the sides of multiplier bound / slack
     solve: Callable[[Array, Array], _Pair]
 
 
-class _Search(NamedTuple):
+class _EmbeddingDirections(NamedTuple):
     """The directions found so far."""
 
     unit: _Pair  # the direction for a unit of tau
     pivot: Array  # []
-    targets: _Targets  # of the best direction
-    direction: Point  # the best: the changes of all parts
+    targets: _EmbeddingTargets  # of the best direction
+    direction: EmbeddingPoint  # the best: the changes of all parts
     length: Array  # [] the step at which the first complementary part would reach 0
     centring: Array  # [] share of the mean product that correctors aim at; 0 before them
 
 
-def _prepare(program: Embedded, point: Point, image: Images, level_image: Array) -> _Iterate:
+def _prepare(
+    program: Embedded, point: EmbeddingPoint, image: EmbeddingImages, level_image: Array
+) -> _Iterate:
     pressure = point.multiplier / point.slack
     curvature, slope = (
         jnp.sum(pressure, axis=0),
@@ -198,7 +200,7 @@ def _prepare(program: Embedded, point: Point, image: Images, level_image: Array)
     )
 
 
-def _by_slack(program: Embedded, point: Point, values: Array) -> Array:
+def _by_slack(program: Embedded, point: EmbeddingPoint, values: Array) -> Array:
     """values [2, n + m] * bound / slack, computed without overflow for a distant bound. Its
     quotient is about 1, but its square may exceed the range of floats.
     """
@@ -206,7 +208,7 @@ def _by_slack(program: Embedded, point: Point, values: Array) -> Array:
 
 
 def _right_hand_side(
-    now: _Iterate, turn: Array, targets: _Targets, share: Array
+    now: _Iterate, turn: Array, targets: _EmbeddingTargets, share: Array
 ) -> tuple[Array, Array]:
     """The right-hand sides push [n + m] and target [m]: for a unit of tau, or at a fixed tau for
     the targets and a share of the residuals.
@@ -225,7 +227,7 @@ def _gap_slope(now: _Iterate, pair: _Pair) -> Array:
     )
 
 
-def _take_unit(now: _Iterate, search: _Search, pair: _Pair) -> _Search:
+def _take_unit(now: _Iterate, search: _EmbeddingDirections, pair: _Pair) -> _EmbeddingDirections:
     program, point = now.program, now.point
     unit = pair._replace(primal=pair.primal + program.level)
     bend = jnp.sum(_by_slack(program, point, point.multiplier) * program.bound, axis=0)
@@ -235,10 +237,14 @@ def _take_unit(now: _Iterate, search: _Search, pair: _Pair) -> _Search:
 
 
 def _complete(
-    now: _Iterate, search: _Search, pair: _Pair, targets: _Targets, share: Array
-) -> Point:
-    """All parts of a direction, as a `Point` of changes, from its parts in w and y at a fixed
-    tau.
+    now: _Iterate,
+    search: _EmbeddingDirections,
+    pair: _Pair,
+    targets: _EmbeddingTargets,
+    share: Array,
+) -> EmbeddingPoint:
+    """All parts of a direction, as an `EmbeddingPoint` of changes, from its parts in w and y at a
+    fixed tau.
     """
     program, point = now.program, now.point
     paid = jnp.sum(sides(_by_slack(program, point, targets.sides)), axis=0)
@@ -250,7 +256,7 @@ def _complete(
     scale = missing / search.pivot
     primal = pair.primal + scale * search.unit.primal
     slack = jnp.where(program.has_bound, sides(primal[None, :] - program.bound * scale), 0.0)
-    return Point(
+    return EmbeddingPoint(
         primal=primal,
         dual=pair.dual + scale * search.unit.dual,
         slack=slack,
@@ -260,7 +266,7 @@ def _complete(
     )
 
 
-def _longest(program: Embedded, point: Point, direction: Point) -> Array:
+def _longest(program: Embedded, point: EmbeddingPoint, direction: EmbeddingPoint) -> Array:
     """The step length at which the first slack, multiplier, tau or kappa reaches 0; 1e30 if none
     does.
     """
@@ -271,8 +277,13 @@ def _longest(program: Embedded, point: Point, direction: Point) -> Array:
 
 
 def advance(
-    program: Embedded, point: Point, image: Images, level_image: Array, *, num_correctors: int
-) -> tuple[Point, Array]:
+    program: Embedded,
+    point: EmbeddingPoint,
+    image: EmbeddingImages,
+    level_image: Array,
+    *,
+    num_correctors: int,
+) -> tuple[EmbeddingPoint, Array]:
     """One iteration of predictor and correctors: the next iterate, and the length of the step.
 
     The first corrector is Mehrotra's and is always taken. Each further corrector starts from the
@@ -280,7 +291,7 @@ def advance(
     """
     now = _prepare(program, point, image, level_image)
 
-    def solve(turn: Array, search: _Search) -> _Search:
+    def solve(turn: Array, search: _EmbeddingDirections) -> _EmbeddingDirections:
         targets, share = _next_targets(now, search, turn), 1 - search.centring
         pair = now.solve(*_right_hand_side(now, turn, targets, share))
         return loops.cond(
@@ -296,15 +307,20 @@ def advance(
     ), step
 
 
-def _begin(point: Point, image: Images) -> _Search:
-    nothing: Point = jax.tree.map(jnp.zeros_like, point)
+def _begin(point: EmbeddingPoint, image: EmbeddingImages) -> _EmbeddingDirections:
+    nothing: EmbeddingPoint = jax.tree.map(jnp.zeros_like, point)
     none, parts = jnp.zeros_like(point.scale), jnp.zeros_like(image.columns)
-    return _Search(
-        _Pair(parts, nothing.dual, parts), none, _Targets(nothing.slack, none), nothing, none, none
+    return _EmbeddingDirections(
+        _Pair(parts, nothing.dual, parts),
+        none,
+        _EmbeddingTargets(nothing.slack, none),
+        nothing,
+        none,
+        none,
     )
 
 
-def _next_targets(now: _Iterate, search: _Search, turn: Array) -> _Targets:
+def _next_targets(now: _Iterate, search: _EmbeddingDirections, turn: Array) -> _EmbeddingTargets:
     """The targets of the next direction.
 
     The predictor aims at products of 0. Mehrotra's corrector aims at the centre and subtracts the
@@ -334,12 +350,17 @@ def _next_targets(now: _Iterate, search: _Search, turn: Array) -> _Targets:
     gap = aim(
         search.targets.gap, (point.scale, point.gap_dual), (direction.scale, direction.gap_dual)
     )
-    return _Targets(jnp.where(now.program.has_bound, sides, 0.0), gap)
+    return _EmbeddingTargets(jnp.where(now.program.has_bound, sides, 0.0), gap)
 
 
 def _take(
-    now: _Iterate, search: _Search, turn: Array, pair: _Pair, targets: _Targets, share: Array
-) -> _Search:
+    now: _Iterate,
+    search: _EmbeddingDirections,
+    turn: Array,
+    pair: _Pair,
+    targets: _EmbeddingTargets,
+    share: Array,
+) -> _EmbeddingDirections:
     """The search, with the direction to these targets if its step is longer."""
     direction = _complete(now, search, pair, targets, share)
     length = _longest(now.program, now.point, direction)
@@ -357,7 +378,7 @@ def _take(
     )
 
 
-def _normalised(program: Embedded, point: Point) -> Point:
+def _normalised(program: Embedded, point: EmbeddingPoint) -> EmbeddingPoint:
     """The same ray of the embedding, scaled so that the larger of tau and kappa is 1, with slacks
     that are consistent with w.
 

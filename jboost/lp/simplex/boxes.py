@@ -40,7 +40,7 @@ _MAX_ERROR = 1e-3  # the error of A x beyond which the table is recomputed earli
 _MAX_RUNS = 40  # the largest number of runs of pivots, each from a recomputed table, in one `solve`
 
 
-class Table(NamedTuple):
+class Tableau(NamedTuple):
     """The basic variables and, in the last row, the objective as linear functions of the slots."""
 
     entries: Array  # [k + 1, n]
@@ -49,12 +49,12 @@ class Table(NamedTuple):
     age: Array  # [] int32 pivots since the table was last computed from A and c
 
 
-class Solution(NamedTuple):
+class BoxSolution(NamedTuple):
     """The last point of the method. It stops at the optimum, when the objective reaches the goal,
     when a row cannot be met, or after `max_pivots` pivots.
     """
 
-    table: Table
+    table: Tableau
     values: Array  # [n + k] by place
     # [n + k] by place; those of rows are their duals. If a row cannot be met, the reduced costs
     # prove an objective of at least the goal.
@@ -65,10 +65,10 @@ class Solution(NamedTuple):
     num_pivots: Array  # [] int32
 
 
-class _Run(NamedTuple):
+class _BoxPivots(NamedTuple):
     """The state of the pivots between two recomputations of the table."""
 
-    table: Table
+    table: Tableau
     slot_bounds: Array  # [2, n]
     basic_bounds: Array  # [2, k]
     ends: Array  # [] bool
@@ -87,11 +87,11 @@ class _Choice(NamedTuple):
     slope: Array  # [] of the dual objective after the step
 
 
-def begin(matrix: Array, objective: Array) -> Table:
+def begin(matrix: Array, objective: Array) -> Tableau:
     """The table of A [k, n] and c [n] in which all rows are basic."""
     num_rows, num_columns = matrix.shape
     places = jnp.arange(num_columns + num_rows, dtype=jnp.int32)
-    return Table(
+    return Tableau(
         jnp.concatenate([matrix, objective[None, :]]),
         places[:num_columns],
         places[num_columns:],
@@ -99,7 +99,7 @@ def begin(matrix: Array, objective: Array) -> Table:
     )
 
 
-def positions(table: Table) -> Array:
+def positions(table: Tableau) -> Array:
     """The position [n + k] of each place in the order of the table: slots first, then basics."""
     both = jnp.concatenate([table.slots, table.basics])
     return (
@@ -109,12 +109,12 @@ def positions(table: Table) -> Array:
     )
 
 
-def by_place(table: Table, of_slots: Array, of_basics: Array) -> Array:
+def by_place(table: Tableau, of_slots: Array, of_basics: Array) -> Array:
     """Values [..., n] of the slots and [..., k] of the basics, reordered by place: [..., n + k]."""
     return jnp.concatenate([of_slots, of_basics], axis=-1)[..., positions(table)]
 
 
-def replace(table: Table, rows: Array, places: Array) -> Table:
+def replace(table: Tableau, rows: Array, places: Array) -> Tableau:
     """The table with new rows of A at places that are basic.
 
     Args:
@@ -135,7 +135,7 @@ def replace(table: Table, rows: Array, places: Array) -> Table:
     return table._replace(entries=table.entries.at[where].set(entries, mode="drop"))
 
 
-def refreshed(table: Table, matrix: Array, objective: Array) -> Table:
+def refreshed(table: Tableau, matrix: Array, objective: Array) -> Tableau:
     """The table recomputed from A [k, n] and c [n] to remove rounding errors.
 
     If the basis is singular, the table in which all rows are basic is returned.
@@ -154,7 +154,7 @@ def refreshed(table: Table, matrix: Array, objective: Array) -> Table:
 
 
 def solve(
-    table: Table,
+    table: Tableau,
     matrix: Array,
     objective: Array,
     lower: Array,
@@ -162,7 +162,7 @@ def solve(
     *,
     goal: Array,
     max_pivots: Array | int,
-) -> Solution:
+) -> BoxSolution:
     """Solves the program with bounds [n + k] by place.
 
     Args:
@@ -177,7 +177,7 @@ def solve(
       max_pivots: [].
     """
 
-    def refresh_and_pivot(state: tuple[Solution, Array]) -> tuple[Solution, Array]:
+    def refresh_and_pivot(state: tuple[BoxSolution, Array]) -> tuple[BoxSolution, Array]:
         before, num_runs = state
         table = refreshed(before.table, matrix, objective)
         after = pivot_on(
@@ -189,7 +189,7 @@ def solve(
         )
         return after._replace(num_pivots=before.num_pivots + after.num_pivots), num_runs + 1
 
-    def unfinished(state: tuple[Solution, Array]) -> Array:
+    def unfinished(state: tuple[BoxSolution, Array]) -> Array:
         now, num_runs = state
         is_off = (
             jnp.max(
@@ -209,11 +209,11 @@ def solve(
 
 
 def pivot_on(
-    table: Table, lower: Array, upper: Array, *, goal: Array, max_pivots: Array | int
-) -> Solution:
+    table: Tableau, lower: Array, upper: Array, *, goal: Array, max_pivots: Array | int
+) -> BoxSolution:
     """`solve` without recomputing the table: for runs of few pivots."""
     bounds = jnp.stack([lower, upper])
-    first = _Run(
+    first = _BoxPivots(
         table,
         bounds[:, table.slots],
         bounds[:, table.basics],
@@ -221,7 +221,7 @@ def pivot_on(
         jnp.zeros((), jnp.int32),
     )
 
-    def step(run: _Run) -> _Run:
+    def step(run: _BoxPivots) -> _BoxPivots:
         return _pivot(run, goal)
 
     last = loops.while_loop(lambda run: ~run.ends & (run.num_pivots < max_pivots), step, first)
@@ -229,7 +229,7 @@ def pivot_on(
 
 
 def penalties(
-    table: Table, lower: Array, upper: Array, places: Array, values: Array
+    table: Tableau, lower: Array, upper: Array, places: Array, values: Array
 ) -> tuple[Array, Array]:
     """Lower bounds of the increase of the objective when a variable with a value in (0, 1) is fixed
     at 0, and when it is fixed at 1. The bounds are those of the first dual pivot.
@@ -247,7 +247,7 @@ def penalties(
     num_slots = table.slots.shape[0]
     stands = positions(table)[places]
     rows = table.entries[jnp.maximum(stands - num_slots, 0)]
-    run = _Run(
+    run = _BoxPivots(
         table,
         jnp.stack([lower, upper])[:, table.slots],
         jnp.stack([lower, upper])[:, table.basics],
@@ -264,14 +264,14 @@ def penalties(
     )
 
 
-def _in_slots(run: _Run) -> tuple[Array, Array]:
+def _in_slots(run: _BoxPivots) -> tuple[Array, Array]:
     """The values [n] of the slots, and which of them are at their upper bounds."""
     lower, upper = run.slot_bounds
     is_up = (run.table.entries[-1] < 0) & (upper < jnp.inf)
     return jnp.where(is_up, upper, lower), is_up
 
 
-def _choose(run: _Run) -> _Choice:
+def _choose(run: _BoxPivots) -> _Choice:
     """Chooses the basic variable with the largest violation of its bounds relative to the norm of
     its row, and the dual step that brings it to its bound.
     """
@@ -291,7 +291,7 @@ def _choose(run: _Run) -> _Choice:
     return _Choice(in_basics, row, outside[row] <= eps**_OUTSIDE, rises, lengths, length, slope)
 
 
-def _lengths(run: _Run, changes: Array) -> tuple[Array, Array]:
+def _lengths(run: _BoxPivots, changes: Array) -> tuple[Array, Array]:
     """The break points [n] of the dual step of a row [n] whose basic variable must increase, and
     the decrease [n] of the slope of the dual objective at each.
     """
@@ -304,7 +304,7 @@ def _lengths(run: _Run, changes: Array) -> tuple[Array, Array]:
     return jnp.where(blocks, lengths, jnp.inf), jnp.where(blocks, jnp.abs(changes) * ranges, 0.0)
 
 
-def _pivot(run: _Run, goal: Array) -> _Run:
+def _pivot(run: _BoxPivots, goal: Array) -> _BoxPivots:
     """Exchanges a basic variable, which goes to its bound, for a slot, which becomes basic. Nothing
     changes if the method stops.
     """
@@ -341,8 +341,8 @@ def _pivot(run: _Run, goal: Array) -> _Run:
     slots, basics = swapped(run.table.slots, run.table.basics)
     slot_bounds, basic_bounds = swapped(run.slot_bounds, run.basic_bounds)
     one = (~ends).astype(jnp.int32)
-    return _Run(
-        Table(entries, slots, basics, run.table.age + one),
+    return _BoxPivots(
+        Tableau(entries, slots, basics, run.table.age + one),
         slot_bounds,
         basic_bounds,
         ends,
@@ -350,7 +350,7 @@ def _pivot(run: _Run, goal: Array) -> _Run:
     )
 
 
-def _conclude(run: _Run, goal: Array) -> Solution:
+def _conclude(run: _BoxPivots, goal: Array) -> BoxSolution:
     """The solution of a run. If a row cannot be met, its dual is increased until the reduced costs
     prove the goal.
     """
@@ -368,7 +368,7 @@ def _conclude(run: _Run, goal: Array) -> Solution:
     step = jnp.where(is_empty, jnp.where(choice.rises, step, -step), 0.0)
     costs = table.entries[-1] - step * table.entries[choice.row]
     of_basics = jnp.where(jnp.arange(table.basics.shape[0]) == choice.row, step, 0.0)
-    return Solution(
+    return BoxSolution(
         table,
         by_place(table, values, choice.values[:-1]),
         by_place(table, costs, of_basics),

@@ -85,7 +85,7 @@ class Basis(NamedTuple):
     inverse: Array
 
 
-class Solution(NamedTuple):
+class MarginSolution(NamedTuple):
     """A vertex, and the example weights, which are the slopes of the objective there."""
 
     votes: Array  # [n]
@@ -94,7 +94,7 @@ class Solution(NamedTuple):
     num_iterations: Array  # [] int32
 
 
-class _Program(NamedTuple):
+class _MarginProgram(NamedTuple):
     columns: Array  # [n, m]
     # [n + 2, n + m + 3] the form of each place, in a column, as coefficients of the variables
     forms: Array
@@ -119,7 +119,7 @@ class _Table(NamedTuple):
     num_pivots: Array  # [] int32; -1 before slopes are computed
 
 
-class _Run(NamedTuple):
+class _MarginPivots(NamedTuple):
     """The state of the method between two recomputations of the table."""
 
     basis: Basis
@@ -163,7 +163,7 @@ def solve(
     basis: Basis | None,
     tolerance: Array,
     config: SimplexConfig,
-) -> Solution:
+) -> MarginSolution:
     """The optimal vertex, up to rounding.
 
     Args:
@@ -180,10 +180,10 @@ def solve(
     program = _program(columns, is_used, caps, tolerance)
     pivot = functools.partial(_pivot, program.flat)
 
-    def unfinished(run: _Run) -> Array:
+    def unfinished(run: _MarginPivots) -> Array:
         return ~run.is_settled & (run.num_iterations + config.at_once <= config.max_iterations)
 
-    def work(run: _Run) -> _Run:
+    def work(run: _MarginPivots) -> _MarginPivots:
         start, is_vertex = _table(program, run.basis)
         # no pivots from a basis that is about to be replaced
         start = start._replace(has_moved=is_vertex)
@@ -208,7 +208,7 @@ def solve(
 
     first = _first_basis(program)
     nowhere, no = jnp.zeros((num_votes + num_examples,), dtype), jnp.zeros((), bool)
-    start = _Run(
+    start = _MarginPivots(
         basis=first if basis is None else basis,
         sound=first,
         at_once=jnp.full((), config.at_once, jnp.int32),
@@ -221,12 +221,12 @@ def solve(
     )
     last = loops.while_loop(unfinished, work, start)
     numbers, basis = last.best
-    return Solution(
+    return MarginSolution(
         jnp.maximum(numbers[:num_votes], 0.0), numbers[num_votes:], basis, last.num_iterations
     )
 
 
-def _back(run: _Run) -> _Run:
+def _back(run: _MarginPivots) -> _MarginPivots:
     """The run from its last sound basis, after rounding errors have spoilt the present one, with
     fewer pivots for each table. A first basis that is no vertex is only replaced.
     """
@@ -240,7 +240,7 @@ def _back(run: _Run) -> _Run:
     )
 
 
-def _program(columns: Array, is_used: Array, caps: Array, tolerance: Array) -> _Program:
+def _program(columns: Array, is_used: Array, caps: Array, tolerance: Array) -> _MarginProgram:
     dtype, (num_votes, num_examples) = columns.dtype, columns.shape
     rounding = jnp.finfo(dtype).eps ** _RAISED
     columns = jnp.where(is_used[:, None], columns, _UNUSED)
@@ -261,10 +261,12 @@ def _program(columns: Array, is_used: Array, caps: Array, tolerance: Array) -> _
     )
     unlimited = jnp.full((num_votes,), jnp.inf, dtype)
     caps = jnp.concatenate([unlimited, jnp.minimum(caps, 1.0), jnp.ones((1 + _FIXED,), dtype)])
-    return _Program(columns, forms, caps, jnp.maximum(_STEEP * tolerance, rounding).astype(dtype))
+    return _MarginProgram(
+        columns, forms, caps, jnp.maximum(_STEEP * tolerance, rounding).astype(dtype)
+    )
 
 
-def _first_basis(program: _Program) -> Basis:
+def _first_basis(program: _MarginProgram) -> Basis:
     """The basis of the single hypothesis with the largest edge, where rho is its least margin."""
     num_votes, num_examples = program.columns.shape
     caps = program.caps[num_votes : num_votes + num_examples]
@@ -293,7 +295,7 @@ def _first_basis(program: _Program) -> Basis:
     return Basis(places, inverse.astype(program.forms.dtype))
 
 
-def _table(program: _Program, basis: Basis) -> tuple[_Table, Array]:
+def _table(program: _MarginProgram, basis: Basis) -> tuple[_Table, Array]:
     """The table of a basis, and whether the basis is a vertex, [] bool.
 
     First the inverse X is replaced by X (2 - K X), one Newton step. This squares its error, and
@@ -500,7 +502,7 @@ def _vertex(table: _Table) -> Array:
     )
 
 
-def _gap(program: _Program, table: _Table, numbers: Array) -> Array:
+def _gap(program: _MarginProgram, table: _Table, numbers: Array) -> Array:
     """The duality gap between the example weights and the votes, computed from the columns, plus
     the errors of their sums.
     """

@@ -12,20 +12,20 @@ from jboost.pair.branch_and_bound import leaf_visits as visits
 from jboost.pair.branch_and_bound import search
 from jboost.pair.branch_and_bound.cells import Leaves
 from jboost.pair.branch_and_bound.leaf_visits import Classes
-from jboost.pair.branch_and_bound.search import Problem
+from jboost.pair.branch_and_bound.search import LineProblem
 from jboost.pair.branch_and_bound.types import BranchAndBoundState
 
 _VISITS = 16  # the number of centres or classes that are evaluated in one call
 
 
-class Place(NamedTuple):
+class LeafCentre(NamedTuple):
     """One centre of one leaf."""
 
     leaf: Leaves  # fields without the leading axis
     centre: np.int32
 
 
-class Candidate(NamedTuple):
+class OpenClass(NamedTuple):
     """One open class of lines through a place."""
 
     leaf: Leaves  # fields without the leading axis
@@ -35,19 +35,21 @@ class Candidate(NamedTuple):
     loss: np.int64
 
 
-Item = TypeVar("Item", Place, Candidate)
+Item = TypeVar("Item", LeafCentre, OpenClass)
 
 
-def list_candidates(problem: Problem, state: BranchAndBoundState) -> tuple[list[Candidate], int]:
+def list_candidates(
+    problem: LineProblem, state: BranchAndBoundState
+) -> tuple[list[OpenClass], int]:
     """All open classes in the open leaves whose loss exceeds the least one there by at most
     `problem.excess`, and the least loss.
     """
     least = int(np.iinfo(np.int64).max)
-    found: list[Candidate] = []
+    found: list[OpenClass] = []
     for part in state.open_leaves:
         rows, centres = np.nonzero(part.brackets.lower <= search.highest_loss(problem, state))
         items = [
-            Place(member(part.leaves, int(row)), np.int32(centre))
+            LeafCentre(member(part.leaves, int(row)), np.int32(centre))
             for row, centre in zip(rows, centres, strict=True)
         ]
         for batch in batches(items):
@@ -63,7 +65,7 @@ def list_candidates(problem: Problem, state: BranchAndBoundState) -> tuple[list[
             ):
                 leaf, centre = batch[place]
                 found.append(
-                    Candidate(
+                    OpenClass(
                         leaf,
                         centre,
                         member(classes, place),

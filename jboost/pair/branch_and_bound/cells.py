@@ -26,7 +26,7 @@ from jboost.base import devices, loops
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import sites
 from jboost.pair.branch_and_bound.scans import running_max, running_sum
-from jboost.pair.branch_and_bound.sites import FAN, Tree
+from jboost.pair.branch_and_bound.sites import FAN, SiteTree
 
 NUM_DIRECTIONS = 4  # parts into which a step divides the directions of a cell
 # A node this close to a line is never certain. This is far more than the rounding error of
@@ -44,7 +44,7 @@ _FINE = 2.0**-20  # cells whose half width is below this contain sites only, no 
 _COARSENESS = 0.3  # boxes wider than this times the half width are replaced by the nodes in them
 
 
-class Cells(NamedTuple):
+class LineCells(NamedTuple):
     """Sets of lines, each with the loss that all of its lines have."""
 
     swapped: Array  # [C] bool
@@ -62,7 +62,7 @@ class Frontier(NamedTuple):
     cell's lines.
     """
 
-    cells: Cells
+    cells: LineCells
     cell: Array  # [E] int32
     node: Array  # [E] int32, -1 on padding
     num_cells: Array  # [] int32
@@ -74,7 +74,7 @@ class Division(NamedTuple):
     direction the runs to which it belongs.
     """
 
-    runs: Cells  # [R]
+    runs: LineCells  # [R]
     begin: Array  # [K, E] int32, first run
     end: Array  # [K, E] int32, one past the last run; at most `begin` if the node is in no run
     is_coarse: Array  # [E] bool, whether the next step replaces the box by the nodes in it
@@ -133,7 +133,7 @@ def _narrow_slopes(slope: Array, half_width: Array) -> Array:
     return slope[None] + (half_width / NUM_DIRECTIONS) * steps[:, None]
 
 
-def _project(tree: Tree, frontier: Frontier, slots: _Slots) -> tuple[Array, Array, Array]:
+def _project(tree: SiteTree, frontier: Frontier, slots: _Slots) -> tuple[Array, Array, Array]:
     """For each direction and entry, the first slot at which the node is not certainly above, and
     the first slot at which it is certainly below.
     """
@@ -167,7 +167,7 @@ def _project(tree: Tree, frontier: Frontier, slots: _Slots) -> tuple[Array, Arra
     )
 
 
-def _cuts(cells: Cells, narrow: Array, slots: _Slots) -> Array:
+def _cuts(cells: LineCells, narrow: Array, slots: _Slots) -> Array:
     """Bins before which a run ends in any case, [B + 1] bool.
 
     A run is at most a quarter of its cell, or `_SHORTEST_RUN` bins if that is more. Without this
@@ -194,7 +194,7 @@ def _histogram(slot: Array, weights: Array, capacity: int) -> Array:
     return jnp.cumsum(jnp.stack(sums), axis=1, dtype=weights.dtype)
 
 
-class _Sums(NamedTuple):
+class _SlotSums(NamedTuple):
     """For each slot, the certain loss of the lines of its bin, and the numbers of nodes."""
 
     own_below: Array  # [B + 1] integer, loss of the nodes of the own class certainly below
@@ -210,7 +210,7 @@ class _Sums(NamedTuple):
     counts_not_above_before: Array
     counts_below_before: Array
 
-    def num_uncertain(self, runs: _Runs, which: Array) -> Array:
+    def num_uncertain(self, runs: _BinRuns, which: Array) -> Array:
         """[B] int64, packed counts of the nodes that are certain for none of the lines of a run;
         `which` is its narrower cell.
         """
@@ -230,8 +230,8 @@ def _unpacked_counts(counts: Array) -> tuple[Array, Array]:
 
 
 def _sum_weights(
-    tree: Tree, frontier: Frontier, slots: _Slots, first: Array, behind: Array, counts: Array
-) -> _Sums:
+    tree: SiteTree, frontier: Frontier, slots: _Slots, first: Array, behind: Array, counts: Array
+) -> _SlotSums:
     """The cumulative sums over the slots of each narrower cell, from its first or to its last bin.
 
     Args:
@@ -258,7 +258,7 @@ def _sum_weights(
     own_below, other_below = sites.unpack(below - below_before[:, owner])
     own_above, other_above = sites.unpack(not_above[:, lasts][:, owner] - not_above)
     parent = owner // NUM_DIRECTIONS
-    return _Sums(
+    return _SlotSums(
         own_below,
         other_below,
         own_above,
@@ -272,7 +272,7 @@ def _sum_weights(
     )
 
 
-class _Runs(NamedTuple):
+class _BinRuns(NamedTuple):
     """Runs of neighbouring live bins, in order; slots past the last run hold no run."""
 
     start_slot: Array  # [B] int32
@@ -283,7 +283,7 @@ class _Runs(NamedTuple):
     num_ended: Array  # [B + 1] int32, runs that end before a slot
 
 
-def _find_runs(live: Array, is_cut: Array, bounds: Array) -> _Runs:
+def _find_runs(live: Array, is_cut: Array, bounds: Array) -> _BinRuns:
     """The runs of `live` bins [B + 1], cut before the bins of `is_cut`."""
     capacity = live.shape[0] - 1
     starts = live & (is_cut | ~jnp.concatenate([jnp.zeros(1, bool), live[:-1]]))
@@ -299,12 +299,12 @@ def _find_runs(live: Array, is_cut: Array, bounds: Array) -> _Runs:
     least = jnp.full(capacity, jnp.iinfo(bounds.dtype).max, bounds.dtype)
     least = least.at[jnp.where(live, begun + starts - 1, capacity)].min(bounds, mode="drop")
     is_run = lax.iota(jnp.int32, capacity) < jnp.sum(starts, dtype=jnp.int32)
-    return _Runs(at_runs(starts, begun), at_runs(ends, ended), is_run, least, begun, ended)
+    return _BinRuns(at_runs(starts, begun), at_runs(ends, ended), is_run, least, begun, ended)
 
 
 @devices.host_jit(static_argnames=("capacity", "leaf_size", "num_sites"))
 def divide(
-    tree: Tree,
+    tree: SiteTree,
     frontier: Frontier,
     limit: Array,
     beam: Array,
@@ -369,7 +369,7 @@ def divide(
     )
 
 
-def _bound_bins(slots: _Slots, sums: _Sums) -> Array:
+def _bound_bins(slots: _Slots, sums: _SlotSums) -> Array:
     """Lower bounds of the loss of the lines in each bin, [B + 1]; the largest integer where there
     is no bin.
     """
@@ -382,15 +382,15 @@ def _bound_bins(slots: _Slots, sums: _Sums) -> Array:
 
 def _cells_of_runs(
     frontier: Frontier,
-    sums: _Sums,
-    found: _Runs,
+    sums: _SlotSums,
+    found: _BinRuns,
     which: Array,
     offsets: tuple[Array, Array],
     num_bins: Array,
-) -> Cells:
+) -> LineCells:
     """The runs as cells; `which` is the narrower cell of each run."""
     cells, start, last = frontier.cells, found.start_slot, found.end_slot
-    return Cells(
+    return LineCells(
         swapped=cells.swapped[which // NUM_DIRECTIONS],
         slope=_narrow_slopes(cells.slope, frontier.half_width).T.reshape(-1)[which],
         low=offsets[0],
@@ -402,7 +402,7 @@ def _cells_of_runs(
     )
 
 
-def _offsets(cells: Cells, slots: _Slots, found: _Runs, which: Array) -> tuple[Array, Array]:
+def _offsets(cells: LineCells, slots: _Slots, found: _BinRuns, which: Array) -> tuple[Array, Array]:
     """The least and the largest offset of each run; `which` is its narrower cell."""
     begin = slots.begin.T.reshape(-1)[which]
     parent = which // NUM_DIRECTIONS
@@ -442,18 +442,18 @@ def _list_pairs(
     return begin[source] + place // fan_here, entry, place % fan_here, index < total
 
 
-def _choose(runs: Cells, rank: Array, capacity: int) -> Cells:
+def _choose(runs: LineCells, rank: Array, capacity: int) -> LineCells:
     """The runs at which the rank increases, in their order."""
     chosen = rank[1:] > rank[:-1]
     target = jnp.where(chosen, rank[:-1], capacity)
-    return Cells(
+    return LineCells(
         *(jnp.zeros(capacity, field.dtype).at[target].set(field, mode="drop") for field in runs)
     )
 
 
 @devices.host_jit(static_argnames=("num_cells", "num_entries", "num_sites"))
 def branch(
-    tree: Tree,
+    tree: SiteTree,
     frontier: Frontier,
     division: Division,
     first: Array,
@@ -495,7 +495,7 @@ def branch(
 class Leaves(NamedTuple):
     """Cells with few sites."""
 
-    cells: Cells  # [L]
+    cells: LineCells  # [L]
     site: Array  # [L, M] int32, -1 for none
     half_width: Array  # [L]
 

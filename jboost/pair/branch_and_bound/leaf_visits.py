@@ -25,7 +25,7 @@ from jboost.pair.branch_and_bound.leaves import (
     meets_cell,
     oriented_frame,
 )
-from jboost.pair.branch_and_bound.sites import Sites
+from jboost.pair.branch_and_bound.sites import CurveSites
 from jboost.pair.types import Fat
 
 
@@ -41,7 +41,7 @@ class Classes(NamedTuple):
     away: Array  # [M] bool, not at the centre
 
 
-class Separation(NamedTuple):
+class SiteSeparation(NamedTuple):
     """The separation of the sites by one class, and a bound of its margin from the sites of its
     leaf.
     """
@@ -111,7 +111,7 @@ def _separation(
     chosen: Array,
     centre: Array,
     fat: Fat,
-) -> Separation:
+) -> SiteSeparation:
     own_above, on_own_side = _sides(classes, chosen)
     own_side, other_side = counted_sides(local.own, local.other, on_own_side, fat)
     start = centre, jnp.minimum(numerics.first_true(other_side), local.x.shape[0] - 1)
@@ -120,7 +120,7 @@ def _separation(
         places, own_side, other_side, start=start, floor=-jnp.ones((), places.dtype)
     )
     bound = jnp.where(jnp.any(own_side) & jnp.any(other_side), hull.distance / 2, jnp.inf)
-    return Separation(own_above, on_own_side, bound, hull.normal)
+    return SiteSeparation(own_above, on_own_side, bound, hull.normal)
 
 
 def counted_sides(own: Array, other: Array, on_own_side: Array, fat: Fat) -> tuple[Array, Array]:
@@ -134,7 +134,7 @@ def counted_sides(own: Array, other: Array, on_own_side: Array, fat: Fat) -> tup
 
 
 def sides_of_all(
-    points: Sites, frame: Frame, leaf: Leaves, own_above: Array, on_own_side: Array
+    points: CurveSites, frame: Frame, leaf: Leaves, own_above: Array, on_own_side: Array
 ) -> Array:
     """Which sites are on the own side, [N] bool, from those of one leaf [M]. All other sites are
     certain for the cell of the leaf.
@@ -149,7 +149,7 @@ def sides_of_all(
     return certain.at[jnp.where(leaf.site >= 0, leaf.site, size)].set(on_own_side, mode="drop")
 
 
-def _views(points: Sites, frame: Frame, leaf: Leaves) -> tuple[Local, Frame, Array]:
+def _views(points: CurveSites, frame: Frame, leaf: Leaves) -> tuple[Local, Frame, Array]:
     swapped = leaf.cells.swapped
     return (
         gather_local(points, leaf),
@@ -159,7 +159,7 @@ def _views(points: Sites, frame: Frame, leaf: Leaves) -> tuple[Local, Frame, Arr
 
 
 @devices.host_jit
-def open_classes(points: Sites, frame: Frame, leaves: Leaves, centres: Array) -> Classes:
+def open_classes(points: CurveSites, frame: Frame, leaves: Leaves, centres: Array) -> Classes:
     """The open classes through one centre [V] in each of the leaves, fields [V, ...]."""
 
     def visit(leaf: Leaves, centre: Array) -> Classes:
@@ -171,7 +171,7 @@ def open_classes(points: Sites, frame: Frame, leaves: Leaves, centres: Array) ->
 
 @devices.host_jit(static_argnames="fat")
 def separate(
-    points: Sites,
+    points: CurveSites,
     frame: Frame,
     leaves: Leaves,
     centres: Array,
@@ -179,10 +179,10 @@ def separate(
     chosen: Array,
     *,
     fat: Fat,
-) -> Separation:
+) -> SiteSeparation:
     """The separations of the chosen classes [V] through centres [V] of leaves, fields [V, ...]."""
 
-    def visit(leaf: Leaves, centre: Array, classes: Classes, chosen: Array) -> Separation:
+    def visit(leaf: Leaves, centre: Array, classes: Classes, chosen: Array) -> SiteSeparation:
         local, _, metric = _views(points, frame, leaf)
         separation = _separation(local, metric, classes, chosen, centre, fat)
         return separation._replace(
@@ -193,7 +193,7 @@ def separate(
 
 
 @devices.host_jit
-def own_side(points: Sites, frame: Frame, leaf: Leaves, separation: Separation) -> Array:
+def own_side(points: CurveSites, frame: Frame, leaf: Leaves, separation: SiteSeparation) -> Array:
     """Which sites a separation has on the own side, [N] bool. The fields of `leaf` and `separation`
     have no leading axis.
     """
@@ -203,7 +203,7 @@ def own_side(points: Sites, frame: Frame, leaf: Leaves, separation: Separation) 
 
 @devices.host_jit
 def split_sites(
-    points: Sites, frame: Frame, leaves: Leaves, classes: Classes, chosen: Array
+    points: CurveSites, frame: Frame, leaves: Leaves, classes: Classes, chosen: Array
 ) -> Array:
     """Which sites the chosen classes [V] of leaves have on the own side, [V, N] bool."""
 

@@ -18,15 +18,15 @@ from jax import lax
 from jboost.base import devices, loops
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import sites
-from jboost.pair.branch_and_bound.cells import Cells, Leaves
+from jboost.pair.branch_and_bound.cells import Leaves, LineCells
 from jboost.pair.branch_and_bound.scans import running_max, running_min, running_sum
-from jboost.pair.branch_and_bound.sites import Sites
+from jboost.pair.branch_and_bound.sites import CurveSites
 
 # A line at most this far from a cell is treated as a line of the cell. The tolerance is less than
 # `cells.SAFETY` and more than the rounding of a line.
 TOLERANCE = 2.0**-48
-# The finest unit of a key is 2^-49. On the grids of `Instance`, the keys of two directions are then
-# equal or differ by at least two, up to the width below.
+# The finest unit of a key is 2^-49. On the grids of `LineInstance`, the keys of two directions are
+# then equal or differ by at least two, up to the width below.
 _KEY_BITS = 50
 # The largest leaf, in sites, for which keys of a grid are certain: equal keys then mean equal
 # directions.
@@ -39,12 +39,12 @@ class Local(NamedTuple):
     u has normal (1, u).
     """
 
-    x: Array  # [M] as in `Instance`
+    x: Array  # [M] as in `LineInstance`
     y: Array  # [M]
     own: Array  # [M] integer weight, 0 where there is no site
     other: Array  # [M]
     live: Array  # [M] bool
-    cell: Cells  # fields []
+    cell: LineCells  # fields []
     half_width: Array  # []
 
 
@@ -56,19 +56,21 @@ class Bracket(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """The map from coordinates of `Instance` to those of cells: (coordinate - middle) / size."""
+    """The map from coordinates of `LineInstance` to those of cells: (coordinate - middle) /
+    size.
+    """
 
     middle: Array  # [2]
     size: Array  # [2] powers of two
 
 
 @devices.host_jit
-def frame_of(points: Sites) -> Frame:
+def frame_of(points: CurveSites) -> Frame:
     """The frame of the tree of these sites."""
     return Frame(*sites.centre_and_scale(points))
 
 
-def gather_local(points: Sites, leaf: Leaves) -> Local:
+def gather_local(points: CurveSites, leaf: Leaves) -> Local:
     """The sites of one leaf. The fields of `leaf` have no leading axis."""
     live = leaf.site >= 0
     place = jnp.maximum(leaf.site, 0)
@@ -238,7 +240,9 @@ def _least_loss(first: _AtStart, low: Array, high: Array, met: Array) -> Array:
 
 
 @devices.host_jit(static_argnames="num_triples")
-def bracket_leaves(points: Sites, frame: Frame, leaves: Leaves, *, num_triples: int) -> Bracket:
+def bracket_leaves(
+    points: CurveSites, frame: Frame, leaves: Leaves, *, num_triples: int
+) -> Bracket:
     """Bounds of the least loss around every site of every leaf, fields [L, M]; the largest integer
     for sites that are not of the own class.
 

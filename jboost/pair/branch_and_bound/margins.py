@@ -17,9 +17,9 @@ from jboost.base import devices, loops, numerics
 from jboost.base.types import Array
 from jboost.geometry import hulls
 from jboost.pair.branch_and_bound.cells import Leaves
-from jboost.pair.branch_and_bound.leaf_visits import Separation, counted_sides, sides_of_all
+from jboost.pair.branch_and_bound.leaf_visits import SiteSeparation, counted_sides, sides_of_all
 from jboost.pair.branch_and_bound.leaves import Frame
-from jboost.pair.branch_and_bound.sites import Sites
+from jboost.pair.branch_and_bound.sites import CurveSites
 from jboost.pair.types import Fat
 
 _BLOCK = 64  # sites in a block
@@ -45,7 +45,7 @@ def _num_near(num_sites: int) -> int:
 
 
 @devices.host_jit
-def constant_separation(points: Sites) -> FatSeparation:
+def constant_separation(points: CurveSites) -> FatSeparation:
     """The better of the two constant classifiers, the one that keeps the own class if they tie."""
     width = _num_near(points.x.shape[0])
     keeps_own = jnp.sum(points.other) <= jnp.sum(points.own)
@@ -74,7 +74,7 @@ def _lowest_blocks(heights: Array, mask: Array) -> Array:
     return (block[:_MOST_BLOCKS, None] * _BLOCK + lax.iota(jnp.int32, _BLOCK)[None]).reshape(-1)
 
 
-class _Round(NamedTuple):
+class _MarginRound(NamedTuple):
     normal: Array  # [2]
     margin: Array  # []
     near: Array  # [S] int32
@@ -83,7 +83,7 @@ class _Round(NamedTuple):
 
 @devices.host_jit(static_argnames="fat")
 def fatten(
-    points: Sites, frame: Frame, leaf: Leaves, separation: Separation, *, fat: Fat
+    points: CurveSites, frame: Frame, leaf: Leaves, separation: SiteSeparation, *, fat: Fat
 ) -> FatSeparation:
     """The margin of one separation of all sites. The fields of `leaf` and `separation` have no
     leading axis.
@@ -101,7 +101,7 @@ def fatten(
     known = jnp.isfinite(separation.margin_bound) & jnp.any(separation.normal != 0)
     normal = jnp.where(known, separation.normal, normal)
 
-    def improve(now: _Round) -> _Round:
+    def improve(now: _MarginRound) -> _MarginRound:
         heights = places[0] * now.normal[0] + places[1] * now.normal[1]
         gap = numerics.masked_min(heights, own_side, fill=jnp.inf) - numerics.masked_max(
             heights, other_side, fill=-jnp.inf
@@ -122,11 +122,11 @@ def fatten(
         )
         usable = jnp.any(hull.normal != 0)
         normal = jnp.where(is_true | ~usable, now.normal, hull.normal)
-        return _Round(
+        return _MarginRound(
             normal, jnp.where(is_true, now.margin, hull.distance / 2), near, ~is_true & usable
         )
 
-    begin = _Round(
+    begin = _MarginRound(
         normal,
         jnp.full((), jnp.inf, places.dtype),
         jnp.full(_num_near(size), size, jnp.int32),

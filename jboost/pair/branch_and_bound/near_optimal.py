@@ -17,8 +17,8 @@ from jboost.base.loops import OnStep
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import leaf_visits as visits
 from jboost.pair.branch_and_bound import search, spread
-from jboost.pair.branch_and_bound.candidates import Candidate, batches, list_candidates, stack
-from jboost.pair.branch_and_bound.search import Problem
+from jboost.pair.branch_and_bound.candidates import OpenClass, batches, list_candidates, stack
+from jboost.pair.branch_and_bound.search import LineProblem
 from jboost.pair.branch_and_bound.solve import info_of, pad, read, validate_initial
 from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundState
 
@@ -83,9 +83,9 @@ def list_splits(
 
 
 def _distinct(
-    problem: Problem,
+    problem: LineProblem,
     padded: list[Array],
-    candidates: list[Candidate],
+    candidates: list[OpenClass],
     highest: int,
     most_bytes: int,
     fits: bool,

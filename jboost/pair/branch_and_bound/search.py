@@ -17,9 +17,9 @@ import numpy as np
 from jboost.base import checksums
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import cells, leaves, sites
-from jboost.pair.branch_and_bound.cells import Cells, Division, Frontier
+from jboost.pair.branch_and_bound.cells import Division, Frontier, LineCells
 from jboost.pair.branch_and_bound.leaves import Frame
-from jboost.pair.branch_and_bound.sites import Sites, Tree
+from jboost.pair.branch_and_bound.sites import CurveSites, SiteTree
 from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundState, OpenLeaves
 
 _SMALLEST_CHUNK = 1 << 12  # the smallest capacity for entries
@@ -36,25 +36,25 @@ _GROWTH = 8  # the ratio of successive capacities
 _LEAST_FILLED = 0.4
 
 
-class Problem(NamedTuple):
+class LineProblem(NamedTuple):
     """The input of the search: sites, the tree of boxes, their frame, and the pruning rule."""
 
-    points: Sites
-    tree: Tree
+    points: CurveSites
+    tree: SiteTree
     frame: Frame
     constant_loss: int  # loss of the better constant classifier, in integer units
     all_optima: bool  # whether lines that tie with the best are kept
     excess: int = 0  # lines up to this much worse than the best are kept, integer units
 
 
-def prepare(points: Sites, *, all_optima: bool, excess: int = 0) -> Problem:
+def prepare(points: CurveSites, *, all_optima: bool, excess: int = 0) -> LineProblem:
     """Builds the tree of boxes and computes the loss of the constant classifiers."""
     own, other = np.asarray(sites.class_weights(points)).tolist()
     tree = sites.build_tree(points, packed=own + other < 2**sites.PACKED_BITS)
-    return Problem(points, tree, leaves.frame_of(points), min(own, other), all_optima, excess)
+    return LineProblem(points, tree, leaves.frame_of(points), min(own, other), all_optima, excess)
 
 
-def start(problem: Problem) -> BranchAndBoundState:
+def start(problem: LineProblem) -> BranchAndBoundState:
     """The initial state: all lines, in two cells, one for each half of the directions."""
     points, tree = problem.points, problem.tree
     begins, sizes = sites.level_starts(points.x.shape[0]), np.asarray(tree.sizes)
@@ -67,7 +67,7 @@ def start(problem: Problem) -> BranchAndBoundState:
         cells.choose_num_bins(-reach, reach, 1 / cells.NUM_DIRECTIONS, np.int32(len(node)))
     )
     num_entries, num_cells, _ = _capacities(2 * len(node), 2, 2 * int(cells.num_slots(num_bins)))
-    ends = Cells(
+    ends = LineCells(
         *(
             np.zeros(num_cells, dtype)
             for dtype in (bool, *[np.float64] * 3, *[np.int64] * 3, np.int32)
@@ -88,7 +88,7 @@ def start(problem: Problem) -> BranchAndBoundState:
     )
 
 
-def checksum_of(points: Sites) -> np.uint32:
+def checksum_of(points: CurveSites) -> np.uint32:
     """The checksum of a state of these sites."""
     return np.uint32(checksums.of_arrays(points.x, points.y, points.own, points.other))
 
@@ -167,7 +167,7 @@ Advance = Callable[[BranchAndBoundState, int], BranchAndBoundState]
 
 
 def advance(
-    problem: Problem, config: BranchAndBoundConfig, state: BranchAndBoundState, beam: int = 0
+    problem: LineProblem, config: BranchAndBoundConfig, state: BranchAndBoundState, beam: int = 0
 ) -> BranchAndBoundState:
     """One step: divides the last frontier, bounds the losses in its leaves, and puts its other runs
     on the stack as new frontiers.
@@ -217,7 +217,7 @@ def slots_for(frontiers: Sequence[Frontier]) -> int:
     return max(_capacities(num_entries, 0, num_slots)[2], num_slots)
 
 
-def limit_of(problem: Problem, state: BranchAndBoundState) -> np.int64:
+def limit_of(problem: LineProblem, state: BranchAndBoundState) -> np.int64:
     """The limit of the pruning: cells whose bound is at least this are discarded.
 
     A line that ties with a constant classifier is never kept, because the margin of a constant is
@@ -235,7 +235,7 @@ def least_bound(frontier: Frontier) -> int:
 
 
 def _sweep_leaves(
-    problem: Problem,
+    problem: LineProblem,
     state: BranchAndBoundState,
     frontier: Frontier,
     division: Division,
@@ -270,7 +270,7 @@ def triples_at_once() -> int:
 
 
 def with_leaves(
-    problem: Problem, state: BranchAndBoundState, found: OpenLeaves
+    problem: LineProblem, state: BranchAndBoundState, found: OpenLeaves
 ) -> BranchAndBoundState:
     """The state after leaves that have been bracketed: the best line so far, and the leaves that
     may contain a line that is kept.
@@ -280,12 +280,12 @@ def with_leaves(
     return state._replace(open_leaves=(*state.open_leaves, *kept))
 
 
-def highest_loss(problem: Problem, state: BranchAndBoundState) -> Array:
+def highest_loss(problem: LineProblem, state: BranchAndBoundState) -> Array:
     """The largest loss of a line that is kept."""
     return state.upper_bound + problem.excess
 
 
-def drop_leaves(problem: Problem, state: BranchAndBoundState) -> BranchAndBoundState:
+def drop_leaves(problem: LineProblem, state: BranchAndBoundState) -> BranchAndBoundState:
     """The state without the leaves that contain no line that is kept, given the best line found so
     far.
     """

@@ -17,16 +17,16 @@ from jax import lax
 from jboost.base import devices, numerics
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound.scans import running_sum
-from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.instance import LineInstance
 
 FAN = 16  # children of a node
 PACKED_BITS = 31  # bits of a weight, where one word stores the weights of both classes
 
 
-class Sites(NamedTuple):
+class CurveSites(NamedTuple):
     """Sites in the order of the curve. The capacity is N; the first `count` sites are real."""
 
-    x: Array  # [N] as in `Instance`
+    x: Array  # [N] as in `LineInstance`
     y: Array  # [N]
     own: Array  # [N] weight of the class of the centres, in units of `grain`
     other: Array  # [N] weight of the other class
@@ -37,7 +37,7 @@ class Sites(NamedTuple):
     of_point: Array  # [N] int32, the site of each live point
 
 
-class Tree(NamedTuple):
+class SiteTree(NamedTuple):
     """Nodes of all levels, the sites first. Coordinates are centred and scaled to [-1, 1]."""
 
     x: Array  # [T] middle of the box
@@ -59,7 +59,7 @@ def level_starts(capacity: int) -> tuple[int, ...]:
     return (*starts, starts[-1] + size)
 
 
-def gather_sites(instance: Instance) -> Sites:
+def gather_sites(instance: LineInstance) -> CurveSites:
     """One site for each position of a live point, in the order of the curve."""
     size = instance.x.shape[0]
     index_bits = max(1, (size - 1).bit_length())
@@ -101,7 +101,7 @@ def gather_sites(instance: Instance) -> Sites:
     start = start[jnp.minimum(lax.iota(jnp.int32, size), last)]
     ratio = jax.vmap(_ratio)(instance.metric, instance.points)
     of_point = jnp.zeros(size, jnp.int32).at[place].set(jnp.clip(rank, 0, last))
-    return Sites(
+    return CurveSites(
         x[start],
         y[start],
         total(own & live),
@@ -164,7 +164,7 @@ def _hilbert_key(x: Array, y: Array, bits: int) -> Array:
     return key
 
 
-def centre_and_scale(sites: Sites) -> tuple[Array, Array]:
+def centre_and_scale(sites: CurveSites) -> tuple[Array, Array]:
     """Middle [2] and size [2], a power of two, of the sites along both axes."""
     live = lax.iota(jnp.int32, sites.x.shape[0]) < sites.count
     (middle_x, size_x), (middle_y, size_y) = _extent(sites.x, live), _extent(sites.y, live)
@@ -172,20 +172,22 @@ def centre_and_scale(sites: Sites) -> tuple[Array, Array]:
 
 
 @devices.host_jit
-def class_weights(points: Sites) -> Array:
+def class_weights(points: CurveSites) -> Array:
     """The weight of the own class and of the other one, [2]."""
     return jnp.stack([jnp.sum(points.own), jnp.sum(points.other)])
 
 
 def unpack(words: Array) -> tuple[Array, Array]:
-    """The weights of the two classes from sums of `Tree.weights`. Channels are the first axis."""
+    """The weights of the two classes from sums of `SiteTree.weights`. Channels are the first
+    axis.
+    """
     if words.shape[0] == 2:
         return words[0], words[1]
     return words[0] & (2 ** (PACKED_BITS + 1) - 1), words[0] >> (PACKED_BITS + 1)
 
 
 @devices.host_jit(static_argnames="packed")
-def build_tree(sites: Sites, *, packed: bool) -> Tree:
+def build_tree(sites: CurveSites, *, packed: bool) -> SiteTree:
     """Boxes over the sites, rounded outwards; `packed` if all weights together are below 2^31, in
     units of their grain.
     """
@@ -218,7 +220,7 @@ def build_tree(sites: Sites, *, packed: bool) -> Tree:
         jnp.where(high > low, (high - low) * (0.5 + 2.0**-40), 0)
         for low, high in ((low_x, high_x), (low_y, high_y))
     )
-    return Tree(
+    return SiteTree(
         low_x + (high_x - low_x) / 2,
         low_y + (high_y - low_y) / 2,
         half_width,

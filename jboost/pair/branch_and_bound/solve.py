@@ -17,28 +17,28 @@ from jboost.base.types import Array
 from jboost.pair.branch_and_bound import leaf_visits as visits
 from jboost.pair.branch_and_bound import search, spread
 from jboost.pair.branch_and_bound.candidates import (
-    Candidate,
+    OpenClass,
     batches,
     list_candidates,
     member,
     stack,
 )
-from jboost.pair.branch_and_bound.leaf_visits import Separation
+from jboost.pair.branch_and_bound.leaf_visits import SiteSeparation
 from jboost.pair.branch_and_bound.margins import (
     RELATIVE_ERROR,
     FatSeparation,
     constant_separation,
     fatten,
 )
-from jboost.pair.branch_and_bound.search import Problem
-from jboost.pair.branch_and_bound.sites import Sites, gather_sites
+from jboost.pair.branch_and_bound.search import LineProblem
+from jboost.pair.branch_and_bound.sites import CurveSites, gather_sites
 from jboost.pair.branch_and_bound.types import (
     BranchAndBoundConfig,
     BranchAndBoundInfo,
     BranchAndBoundState,
 )
 from jboost.pair.sweep.encoding import certify, encode, pad_rows
-from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.instance import LineInstance
 from jboost.pair.sweep.line import draw_line
 from jboost.pair.sweep.visits import Incumbent
 from jboost.pair.types import Fat, Separator
@@ -124,7 +124,7 @@ def _padded_size(num_points: int) -> int:
 @devices.host_jit
 def read(
     points: Array, labels: Array, weights: Array, mask: Array
-) -> tuple[Sites, Array, Array, Array]:
+) -> tuple[CurveSites, Array, Array, Array]:
     """The sites of the points, the unit of their weights, the weight of the heaviest point in this
     unit, and whether all values are allowed.
     """
@@ -138,7 +138,7 @@ def read(
     )
 
 
-def validate_initial(initial: object, problem: Problem) -> BranchAndBoundState:
+def validate_initial(initial: object, problem: LineProblem) -> BranchAndBoundState:
     """The state. Raises ValueError unless it is one of a search of the same data that keeps as many
     lines.
     """
@@ -173,7 +173,7 @@ def info_of(state: BranchAndBoundState, step: int, unit: float) -> BranchAndBoun
 
 
 def _best_separation(
-    problem: Problem, state: BranchAndBoundState, fat: Fat
+    problem: LineProblem, state: BranchAndBoundState, fat: Fat
 ) -> tuple[FatSeparation, int]:
     """The best separator among the open leaves and the constants, and its exact loss."""
     constant = constant_separation(problem.points)
@@ -193,7 +193,7 @@ class _Split(NamedTuple):
 
 
 def _widest(
-    problem: Problem, separations: list[tuple[float, Candidate, Separation]], fat: Fat
+    problem: LineProblem, separations: list[tuple[float, OpenClass, SiteSeparation]], fat: Fat
 ) -> FatSeparation:
     """The separation of the largest margin. Of several it is the one whose own side comes last in
     the order of the sites, so it does not depend on the order of the search.
@@ -227,8 +227,8 @@ def _is_chosen(split: _Split, best: _Split) -> bool:
 
 
 def _separate(
-    problem: Problem, candidates: list[Candidate], fat: Fat
-) -> list[tuple[float, Candidate, Separation]]:
+    problem: LineProblem, candidates: list[OpenClass], fat: Fat
+) -> list[tuple[float, OpenClass, SiteSeparation]]:
     """The separations of the candidates, by decreasing upper bound of their margins."""
     bounded = []
     for width in sorted({item.leaf.site.shape[0] for item in candidates}):
@@ -258,7 +258,7 @@ def _finish(
     labels: Array,
     weights: Array,
     mask: Array,
-    sites: Sites,
+    sites: CurveSites,
     best: FatSeparation,
     loss: Array,
     bound: Array,
@@ -282,7 +282,7 @@ def _finish(
     return certify(encoding, line, loss=loss, bound=bound, status=status, result_dtype=result_dtype)
 
 
-def _near_instance(sites: Sites, near: Array) -> Instance:
+def _near_instance(sites: CurveSites, near: Array) -> LineInstance:
     """The instance of the sites with indices `near`, those of the own class first. Negative indices
     are padding.
     """
@@ -295,4 +295,4 @@ def _near_instance(sites: Sites, near: Array) -> Instance:
     )
     live = weights > 0
     own = live & (jnp.arange(2 * near.shape[0]) < near.shape[0])
-    return Instance(points, points * sites.metric[:, None], own, live, weights, sites.on_grid)
+    return LineInstance(points, points * sites.metric[:, None], own, live, weights, sites.on_grid)

@@ -29,10 +29,10 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jboost.base import devices
 from jboost.base.types import PyTree
 from jboost.pair.branch_and_bound import cells, leaves, search
-from jboost.pair.branch_and_bound.cells import Cells, Division, Frontier
+from jboost.pair.branch_and_bound.cells import Division, Frontier, LineCells
 from jboost.pair.branch_and_bound.leaves import Frame
-from jboost.pair.branch_and_bound.search import Advance, Problem
-from jboost.pair.branch_and_bound.sites import Sites, Tree
+from jboost.pair.branch_and_bound.search import Advance, LineProblem
+from jboost.pair.branch_and_bound.sites import CurveSites, SiteTree
 from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundState, OpenLeaves
 
 _AXIS = "chunks"
@@ -42,12 +42,12 @@ class Copies(NamedTuple):
     """The input of the search on every device of a mesh of one axis."""
 
     mesh: Mesh
-    points: Sites
-    tree: Tree
+    points: CurveSites
+    tree: SiteTree
     frame: Frame
 
 
-def stepper(problem: Problem, config: BranchAndBoundConfig) -> Advance:
+def stepper(problem: LineProblem, config: BranchAndBoundConfig) -> Advance:
     """The step of the search: on all devices of this process that hold the tree, or on one."""
     sharding = problem.tree.x.sharding
     holders = sorted(sharding.addressable_devices, key=lambda device: device.id)
@@ -73,7 +73,7 @@ def _held_by(mesh: Mesh, tree: PyTree) -> PyTree:
 
 def advance(
     copies: Copies,
-    problem: Problem,
+    problem: LineProblem,
     config: BranchAndBoundConfig,
     state: BranchAndBoundState,
     beam: int = 0,
@@ -141,7 +141,7 @@ def _resized(frontier: Frontier, num_cells: int, num_entries: int) -> Frontier:
         return np.pad(array[:size], (0, missing), constant_values=fill)
 
     return frontier._replace(
-        cells=Cells(*(resize(field, num_cells) for field in frontier.cells)),
+        cells=LineCells(*(resize(field, num_cells) for field in frontier.cells)),
         cell=resize(frontier.cell, num_entries, -1),
         node=resize(frontier.node, num_entries, -1),
     )
@@ -194,7 +194,7 @@ def divide(
 
 
 def _divide(
-    tree: Tree, limit: jax.Array, beam: jax.Array, frontier: Frontier, **static: int
+    tree: SiteTree, limit: jax.Array, beam: jax.Array, frontier: Frontier, **static: int
 ) -> Division:
     found: Division = cells.divide(tree, frontier, limit, beam, **static)
     return found
@@ -202,7 +202,7 @@ def _divide(
 
 def _sweep_leaves(
     copies: Copies,
-    problem: Problem,
+    problem: LineProblem,
     state: BranchAndBoundState,
     frontier: Frontier,
     division: Division,
@@ -234,7 +234,7 @@ def _sweep_leaves(
 
 
 def _bracket(
-    points: Sites,
+    points: CurveSites,
     frame: Frame,
     frontier: Frontier,
     division: Division,
@@ -286,7 +286,7 @@ def _branch(
 
 
 def _child(
-    tree: Tree,
+    tree: SiteTree,
     frontier: Frontier,
     division: Division,
     first: jax.Array,

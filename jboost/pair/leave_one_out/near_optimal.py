@@ -25,11 +25,11 @@ from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry import angular
 from jboost.pair import sweep
-from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.instance import LineInstance
 from jboost.pair.sweep.visits import class_weights
 
 
-class Splits(NamedTuple):
+class LineSplits(NamedTuple):
     """Distinct splits of the points by a line, in the order of the search. Rows from `count` on are
     empty.
     """
@@ -43,7 +43,7 @@ class Splits(NamedTuple):
 class Occurrences(NamedTuple):
     """Near-optimal classes of lines through a centre."""
 
-    split: Array  # [o] int32, a row of `Splits`
+    split: Array  # [o] int32, a row of `LineSplits`
     # [o] int32, an example at the centre; the class of the centre is that of the example
     centre: Array
     # [o, 2] int32, points whose removal merges this class with another class that also
@@ -55,7 +55,7 @@ class Occurrences(NamedTuple):
 class Search(NamedTuple):
     """The results of the search so far."""
 
-    splits: Splits
+    splits: LineSplits
     occurrences: Occurrences
     # [n] bool, misclassified by a split that loses less than the optimum plus the weight of the
     # point
@@ -80,7 +80,7 @@ class Capacity(NamedTuple):
     occurrences: int
 
 
-class _View(NamedTuple):
+class _CentreView(NamedTuple):
     """All classes through one centre by rank in angular order. Open classes come first: those with
     the own class on the left, then those with it on the right.
     """
@@ -94,17 +94,17 @@ class _View(NamedTuple):
     off_centre: Array  # [n] bool
 
 
-def swap_classes(instance: Instance) -> Instance:
+def swap_classes(instance: LineInstance) -> LineInstance:
     """The same instance with the classes exchanged."""
     return instance._replace(own=instance.live & ~instance.own)
 
 
-def empty_lists(instance: Instance, capacity: Capacity) -> tuple[Splits, Occurrences]:
+def empty_lists(instance: LineInstance, capacity: Capacity) -> tuple[LineSplits, Occurrences]:
     """Empty arrays for splits and occurrences."""
     size, weight_type = instance.x.shape[0], instance.weights.dtype
     word = jnp.uint64 if weight_type.itemsize == 8 else jnp.uint32
     none = jnp.zeros((), jnp.int32)
-    splits = Splits(
+    splits = LineSplits(
         jnp.zeros((capacity.splits, size), bool),
         jnp.zeros(capacity.splits, weight_type),
         jnp.zeros(capacity.splits, word),
@@ -119,15 +119,17 @@ def empty_lists(instance: Instance, capacity: Capacity) -> tuple[Splits, Occurre
     return splits, occurrences
 
 
-def list_rows(on_own_side: Array, losses: Array, count: Array) -> Splits:
-    """`Splits` from rows [s, n], of which the first `count` are real."""
+def list_rows(on_own_side: Array, losses: Array, count: Array) -> LineSplits:
+    """`LineSplits` from rows [s, n], of which the first `count` are real."""
     word = jnp.dtype("uint64" if losses.dtype.itemsize == 8 else "uint32")
-    return Splits(on_own_side, losses, jax.vmap(lambda row: _hash(row, word))(on_own_side), count)
+    return LineSplits(
+        on_own_side, losses, jax.vmap(lambda row: _hash(row, word))(on_own_side), count
+    )
 
 
 def add_split(
-    splits: Splits, on_own_side: Array, loss: Array, wanted: Array
-) -> tuple[Splits, Array]:
+    splits: LineSplits, on_own_side: Array, loss: Array, wanted: Array
+) -> tuple[LineSplits, Array]:
     """Adds a split where `wanted` is True and it is not listed yet. Also returns its row."""
     capacity = splits.on_own_side.shape[0]
     code = _hash(on_own_side, splits.hashes.dtype)
@@ -136,7 +138,7 @@ def add_split(
     row = jnp.where(known, first, splits.count)
     fits = is_new & (row < capacity)
     place = jnp.minimum(row, capacity - 1)
-    return Splits(
+    return LineSplits(
         on_own_side=_write(splits.on_own_side, place, on_own_side, fits),
         losses=_write(splits.losses, place, loss, fits),
         hashes=_write(splits.hashes, place, code, fits),
@@ -144,12 +146,12 @@ def add_split(
     ), row
 
 
-def is_listed(splits: Splits, on_own_side: Array) -> Array:
+def is_listed(splits: LineSplits, on_own_side: Array) -> Array:
     """Whether a split is listed, [] bool."""
     return _find(splits, on_own_side, _hash(on_own_side, splits.hashes.dtype))[0]
 
 
-def _find(splits: Splits, on_own_side: Array, code: Array) -> tuple[Array, Array]:
+def _find(splits: LineSplits, on_own_side: Array, code: Array) -> tuple[Array, Array]:
     capacity = splits.on_own_side.shape[0]
     alike = (splits.hashes == code) & (lax.iota(jnp.int32, capacity) < splits.count)
     first = numerics.first_true(alike)
@@ -179,13 +181,13 @@ def _hash(row: Array, word: jnp.dtype) -> Array:
     return numerics.masked_sum(mixed ^ (mixed >> steps[2]), row)
 
 
-def start_search(instance: Instance, capacity: Capacity) -> Search:
+def start_search(instance: LineInstance, capacity: Capacity) -> Search:
     """The initial search. Its optimum is the smaller loss of the two constant classifiers."""
     never = jnp.zeros_like(instance.live)
     return Search(*empty_lists(instance, capacity), never, jnp.minimum(*class_weights(instance)))
 
 
-def add_constants(instance: Instance, search: Search) -> Search:
+def add_constants(instance: LineInstance, search: Search) -> Search:
     """Adds the two constant classifiers if they may be optimal without some point."""
     own_weight, other_weight = class_weights(instance)
     losses = jnp.stack([other_weight, own_weight])
@@ -197,7 +199,7 @@ def add_constants(instance: Instance, search: Search) -> Search:
 
 
 def _consider(
-    instance: Instance, search: Search, on_own_side: Array, loss: Array
+    instance: LineInstance, search: Search, on_own_side: Array, loss: Array
 ) -> tuple[Search, Array, Array]:
     """Adds a split if it may be optimal without some point. Also returns its row, and whether it is
     listed.
@@ -221,13 +223,13 @@ class _Collection(NamedTuple):
 
 
 def gather(
-    instance: Instance,
+    instance: LineInstance,
     centres: Array,
     bounds: Array,
     search: Search,
     *,
     exact_classes: bool,
-    whole: Instance | None = None,
+    whole: LineInstance | None = None,
 ) -> Search:
     """Finds the optimum first, and then all classes through the centres that may be optimal without
     some point.
@@ -291,7 +293,7 @@ def gather(
     return loops.while_loop(unfinished, visit, start).search
 
 
-def _highest_loss(instance: Instance, search: Search) -> Array:
+def _highest_loss(instance: LineInstance, search: Search) -> Array:
     """The largest loss of interest: the optimum plus the largest weight of a point that is not
     known to be always wrong.
     """
@@ -316,7 +318,7 @@ def _add_occurrence(
     )
 
 
-def _classes_through(instance: Instance, centre: Array, exact_classes: bool) -> _View:
+def _classes_through(instance: LineInstance, centre: Array, exact_classes: bool) -> _CentreView:
     """Every class through one centre, with every comparison exact."""
     size = instance.own.shape[0]
     at = instance.points[:, centre]
@@ -344,7 +346,9 @@ def _classes_through(instance: Instance, centre: Array, exact_classes: bool) -> 
     is_class = jnp.stack([ends | alone, *[ends] * (len(losses) - 1)])
     both = jnp.where(is_class, jnp.stack(losses) + radial.at_centre, jnp.iinfo(steps.dtype).max)
     upper = angular.is_upper(*(instance.points - at[:, None]))
-    return _View(both.reshape(-1), position, run_start, single, following, upper, radial.off_centre)
+    return _CentreView(
+        both.reshape(-1), position, run_start, single, following, upper, radial.off_centre
+    )
 
 
 def _on_the_line(passed: list[Array], steps: Array, own: Array, run_start: Array) -> list[Array]:
@@ -364,7 +368,7 @@ def _on_the_line(passed: list[Array], steps: Array, own: Array, run_start: Array
     return [*(before[:, run_start] + on_line)]
 
 
-def _read_class(instance: Instance, view: _View, chosen: Array) -> tuple[Array, Array]:
+def _read_class(instance: LineInstance, view: _CentreView, chosen: Array) -> tuple[Array, Array]:
     """Which points a class has on the own side, [n] bool, and the points whose removal merges it
     with another class, [2].
     """

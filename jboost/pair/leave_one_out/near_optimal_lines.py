@@ -17,7 +17,7 @@ from jboost.base import numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry import exact, hulls
 from jboost.geometry.exact import Wide
-from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.instance import LineInstance
 
 
 class FatLine(NamedTuple):
@@ -41,7 +41,11 @@ _MOST_BINADES = {4: 20, 8: 200}
 
 
 def fat_line(
-    instance: Instance, own_side: Array, other_side: Array, start: tuple[Array, Array], floor: Array
+    instance: LineInstance,
+    own_side: Array,
+    other_side: Array,
+    start: tuple[Array, Array],
+    floor: Array,
 ) -> FatLine:
     """The bisector of the hulls of two disjoint sets of points.
 
@@ -68,7 +72,7 @@ def _member(side: Array, guess: Array) -> Array:
 
 
 def line_along(
-    instance: Instance, normal: Array, own_side: Array, other_side: Array, origin: Array
+    instance: LineInstance, normal: Array, own_side: Array, other_side: Array, origin: Array
 ) -> FatLine:
     """The bisector between two disjoint sets of points, along the normal of the gap between their
     hulls. Heights are measured from `origin`, the index of one of the points.
@@ -101,14 +105,14 @@ def line_along(
     )
 
 
-def holds_gaps(instance: Instance) -> Array:
+def holds_gaps(instance: LineInstance) -> Array:
     """Whether no squared gap can underflow, [] bool."""
     sizes = jnp.abs(instance.metric)
     smallest, largest = reduce.extremes(jnp.where(sizes > 0, sizes, jnp.inf), sizes, axis=(0, 1))
     return smallest >= largest * 2.0 ** -_MOST_BINADES[sizes.dtype.itemsize]
 
 
-def height_over(instance: Instance, normal: Array, origin: Array) -> Wide:
+def height_over(instance: LineInstance, normal: Array, origin: Array) -> Wide:
     """The heights [n] of all points above one of them, times the length of the normal."""
     return _along(normal, [exact.wide_difference(row, row[origin]) for row in instance.metric])
 
@@ -120,7 +124,7 @@ def _along(normal: Array, offsets: Sequence[Wide]) -> Wide:
     return exact.wide_add(along_x, along_y)
 
 
-def own_side_of(instance: Instance, line: FatLine) -> tuple[Array, Array]:
+def own_side_of(instance: LineInstance, line: FatLine) -> tuple[Array, Array]:
     """The side of every point, [n] int32: +1 for the own side, -1 for the other side, 0 on the
     line; and whether rounding makes the side uncertain, [n] bool.
     """
@@ -134,7 +138,7 @@ def own_side_of(instance: Instance, line: FatLine) -> tuple[Array, Array]:
     return side, (line.constant_side == 0) & _is_small(instance, line, score)
 
 
-def may_support(instance: Instance, line: FatLine, own_side: Array, other_side: Array) -> Array:
+def may_support(instance: LineInstance, line: FatLine, own_side: Array, other_side: Array) -> Array:
     """The points whose removal may move the line, [n] bool: those on the two lines that bound the
     gap.
     """
@@ -144,13 +148,13 @@ def may_support(instance: Instance, line: FatLine, own_side: Array, other_side: 
     return (line.constant_side == 0) & (touches_own | touches_other)
 
 
-def _is_small(instance: Instance, line: FatLine, height: Array) -> Array:
+def _is_small(instance: LineInstance, line: FatLine, height: Array) -> Array:
     """Whether the rounding of the normal makes the sign of a height uncertain; never on a grid."""
     reach = jnp.sum(jnp.abs(line.normal)) * jnp.sum(reduce.largest(jnp.abs(instance.metric)))
     return ~instance.on_grid & (jnp.abs(height) <= reach * _DOUBT[reach.dtype.itemsize])
 
 
-def compare_gaps(instance: Instance, first: Wide, second: Wide) -> tuple[Array, Array]:
+def compare_gaps(instance: LineInstance, first: Wide, second: Wide) -> tuple[Array, Array]:
     """The sign of first - second, int32, and whether rounding makes it uncertain. Two infinite gaps
     are equal.
     """

@@ -50,7 +50,7 @@ from jboost.pair.separator import LARGEST_SWEEP, validate_config, validate_sweep
 from jboost.pair.space.separator import validate_config as validate_space_config
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.sweep.encoding import Encoding, encode, pad_rows
-from jboost.pair.sweep.instance import Instance, weight_bits
+from jboost.pair.sweep.instance import LineInstance, weight_bits
 from jboost.pair.types import LeaveOneOut
 
 # The initial capacity, in splits. Ordinary data have a few dozen.
@@ -334,7 +334,7 @@ class _Counts(NamedTuple):
 
 
 def _conclude(
-    instance: Instance,
+    instance: LineInstance,
     encoding: Encoding,
     mask: Array,
     undecided: Array,
@@ -377,7 +377,7 @@ def _is_fine(encoding: Encoding) -> Array:
 
 
 def _gather(
-    instance: Instance, num_splits: int, by_margin: bool, config: SweepConfig
+    instance: LineInstance, num_splits: int, by_margin: bool, config: SweepConfig
 ) -> tuple[Near, Occurrences, Occurrences]:
     """All near-optimal splits, and for the occurrence model their occurrences around the centres of
     each class.
@@ -407,7 +407,7 @@ def _gather(
     return Near(found.splits, found.optimum, instance.live & ~found.always_wrong), own, other
 
 
-def _by_margin(instance: Instance, near: Near) -> tuple[Array, _Counts]:
+def _by_margin(instance: LineInstance, near: Near) -> tuple[Array, _Counts]:
     """Which points [n] some optimal separator of the others classifies correctly, and how many
     separators of largest margin classify each point correctly and wrongly.
     """
@@ -443,7 +443,9 @@ def _by_margin(instance: Instance, near: Near) -> tuple[Array, _Counts]:
     return jnp.where(is_alone, instance.live, near.undecided), counts
 
 
-def _by_occurrence(instance: Instance, near: Near, own: Occurrences, other: Occurrences) -> _Counts:
+def _by_occurrence(
+    instance: LineInstance, near: Near, own: Occurrences, other: Occurrences
+) -> _Counts:
     """The numbers of occurrences of each point's class that classify it correctly and wrongly."""
 
     def add(counted: tuple[Array, Array], row: Array, verdict: Verdict) -> tuple[Array, Array]:
@@ -472,7 +474,7 @@ def _by_occurrence(instance: Instance, near: Near, own: Occurrences, other: Occu
 
 
 def _count_occurrences(
-    instance: Instance,
+    instance: LineInstance,
     near: Near,
     members: Array,
     occurrences: Occurrences,

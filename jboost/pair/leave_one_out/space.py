@@ -26,7 +26,7 @@ from jboost.pair.leave_one_out.steps import LeaveOneOutState, ListedSplits, with
 from jboost.pair.space import bisectors, hulls
 from jboost.pair.space.axes import look_along
 from jboost.pair.space.bisectors import Bisector
-from jboost.pair.space.problem import Problem, encode
+from jboost.pair.space.problem import PlaneProblem, encode
 from jboost.pair.space.sweep import AllAxes, bound_all, list_axes
 from jboost.pair.sweep import SweepConfig, look_around
 from jboost.pair.sweep.encoding import Encoding, pad_rows
@@ -38,13 +38,13 @@ _HULLS_AT_ONCE = 64
 
 
 class _Start(NamedTuple):
-    problem: Problem
+    problem: PlaneProblem
     encoding: Encoding
     axes: AllAxes
     bounds: Array  # [a] int64, lower bounds of the loss of the planes about each axis
 
 
-class _Classes(NamedTuple):
+class _PlaneClasses(NamedTuple):
     """The classes of planes about axes [b]."""
 
     losses: (
@@ -123,11 +123,11 @@ def _start(
 
 
 @devices.host_jit
-def _classes(problem: Problem, axes: AllAxes, places: Array) -> _Classes:
+def _classes(problem: PlaneProblem, axes: AllAxes, places: Array) -> _PlaneClasses:
     return jax.vmap(lambda place: _classes_about(problem, *axes.ends(place)))(places)
 
 
-def _classes_about(problem: Problem, centre: Array, second: Array) -> _Classes:
+def _classes_about(problem: PlaneProblem, centre: Array, second: Array) -> _PlaneClasses:
     """All open classes of planes about one axis (`jboost.pair.space.visits`)."""
     axis = look_along(problem, centre, second)
     flat, origin = axis.flat, jnp.zeros(2, problem.points.dtype)
@@ -142,7 +142,7 @@ def _classes_about(problem: Problem, centre: Array, second: Array) -> _Classes:
     losses = axis.tilts[:, None, None] + jnp.stack([sums, radial.total - sums])[None]
     here = problem.live & ~radial.off_centre & ~axis.ahead & ~axis.behind
     tilted = jnp.stack([axis.ahead, axis.behind]) | here[None]
-    return _Classes(
+    return _PlaneClasses(
         jnp.where(interval_ends[None, None], losses, most),
         tilted,
         angular.positions(order),
@@ -155,7 +155,7 @@ def _classes_about(problem: Problem, centre: Array, second: Array) -> _Classes:
 
 def _list_splits(
     start: _Start,
-    problem: Problem,
+    problem: PlaneProblem,
     encoding: Encoding,
     max_separators: int,
     watch: Callable[[ListedSplits, tuple[int, int]], bool],
@@ -216,7 +216,7 @@ def _losses_of(
     return np.where(wrong, integers[None], 0).sum(axis=1)
 
 
-def _read(classes: _Classes, limit: int) -> np.ndarray:
+def _read(classes: _PlaneClasses, limit: int) -> np.ndarray:
     """The splits [k, n] of the classes that lose at most the limit."""
     row, tilt, turned, rank = np.nonzero(classes.losses <= limit)
     on_left = classes.upper[row] != (classes.position[row] <= rank[:, None])
@@ -225,7 +225,7 @@ def _read(classes: _Classes, limit: int) -> np.ndarray:
 
 
 def _count(
-    problem: Problem, encoding: Encoding, found: _Found
+    problem: PlaneProblem, encoding: Encoding, found: _Found
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     """How many equally likely separators classify each point correctly and wrongly, [n] each, and
     whether all bisectors were found.

@@ -20,9 +20,9 @@ from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry.exact import Wide
 from jboost.pair.leave_one_out import near_optimal
-from jboost.pair.leave_one_out.near_optimal import Splits
+from jboost.pair.leave_one_out.near_optimal import LineSplits
 from jboost.pair.leave_one_out.near_optimal_lines import FatLine, fat_line, may_support, own_side_of
-from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.instance import LineInstance
 
 Tally = TypeVar("Tally")
 
@@ -30,7 +30,7 @@ Tally = TypeVar("Tally")
 class Near(NamedTuple):
     """The near-optimal splits, and which points they leave undecided."""
 
-    splits: Splits
+    splits: LineSplits
     optimum: Array  # [] integer
     # [n] bool, live and not misclassified by every optimal separator of the others
     undecided: Array
@@ -46,7 +46,7 @@ class Verdict(NamedTuple):
     doubtful: Array  # [] bool, whether rounding leaves a result undecided
 
 
-class _Enumeration(NamedTuple):
+class _PointEnumeration(NamedTuple):
     """The state of the loop: the rank of the row, the point left out (n for none), and the result
     of the row so far.
     """
@@ -58,7 +58,7 @@ class _Enumeration(NamedTuple):
     verdict: Verdict
 
 
-class _Row(NamedTuple):
+class _NearOptimalSplit(NamedTuple):
     """One near-optimal split."""
 
     index: Array  # [] int32
@@ -69,18 +69,18 @@ class _Row(NamedTuple):
     other_side: Array  # [n] bool, the points of the other class on the other side
 
 
-def _filled(splits: Splits) -> Array:
+def _filled(splits: LineSplits) -> Array:
     return jnp.minimum(splits.count, splits.losses.shape[0])
 
 
-def matters_to(instance: Instance, near: Near, row: Array) -> Array:
+def matters_to(instance: LineInstance, near: Near, row: Array) -> Array:
     """The undecided points without which the split is optimal, [n] bool."""
     return _matters(
         instance, near, near.splits.on_own_side[row], near.splits.losses[row] - near.optimum
     )
 
 
-def _matters(instance: Instance, near: Near, on_own_side: Array, excess: Array) -> Array:
+def _matters(instance: LineInstance, near: Near, on_own_side: Array, excess: Array) -> Array:
     """The undecided points without which splits [..., n] are optimal. `excess` is the loss of each
     split less the optimum.
     """
@@ -93,7 +93,7 @@ def _matters(instance: Instance, near: Near, on_own_side: Array, excess: Array) 
 
 
 def add_verdicts(
-    instance: Instance,
+    instance: LineInstance,
     near: Near,
     tally: Tally,
     add: Callable[[Tally, Array, Verdict], Tally],
@@ -113,10 +113,10 @@ def add_verdicts(
     place = lax.iota(jnp.int32, size)
     order, num_rows = _order_rows(instance, near)
 
-    def unfinished(carry: tuple[_Enumeration, Tally]) -> Array:
+    def unfinished(carry: tuple[_PointEnumeration, Tally]) -> Array:
         return carry[0].rank < num_rows
 
-    def step(carry: tuple[_Enumeration, Tally]) -> tuple[_Enumeration, Tally]:
+    def step(carry: tuple[_PointEnumeration, Tally]) -> tuple[_PointEnumeration, Tally]:
         state, tally = carry
         row = _take_row(instance, near, order[jnp.minimum(state.rank, capacity - 1)])
         first_time = state.removed == size
@@ -144,13 +144,13 @@ def add_verdicts(
         touched = jax.tree.map(
             lambda new, old: jnp.where(first_time, new, old), (line.lowest, line.highest), touched
         )
-        return _Enumeration(
+        return _PointEnumeration(
             state.rank + done.astype(jnp.int32), following, supports, touched, verdict
         ), tally
 
     zero, nowhere = jnp.zeros((), jnp.int32), jnp.zeros(size, bool)
     no_gap = Wide(jnp.zeros_like(instance.x), jnp.zeros_like(instance.x))
-    state = _Enumeration(
+    state = _PointEnumeration(
         zero,
         jnp.full((), size, jnp.int32),
         nowhere,
@@ -160,7 +160,7 @@ def add_verdicts(
     return loops.while_loop(unfinished, step, (state, tally))[1]
 
 
-def _order_rows(instance: Instance, near: Near) -> tuple[Array, Array]:
+def _order_rows(instance: LineInstance, near: Near) -> tuple[Array, Array]:
     """The rows of the splits, [S] int32: first those of least weight that matter, then the others
     that matter. And the number of rows that matter.
     """
@@ -175,10 +175,10 @@ def _order_rows(instance: Instance, near: Near) -> tuple[Array, Array]:
     return order, reduce.count(matters)
 
 
-def _take_row(instance: Instance, near: Near, index: Array) -> _Row:
+def _take_row(instance: LineInstance, near: Near, index: Array) -> _NearOptimalSplit:
     split = near.splits.on_own_side[index]
     kept = instance.live & (split == instance.own)
-    return _Row(
+    return _NearOptimalSplit(
         index=index,
         split=split,
         is_optimal=near.splits.losses[index] == near.optimum,
@@ -189,9 +189,9 @@ def _take_row(instance: Instance, near: Near, index: Array) -> _Row:
 
 
 def _update_verdict(
-    instance: Instance,
+    instance: LineInstance,
     near: Near,
-    row: _Row,
+    row: _NearOptimalSplit,
     line: FatLine,
     verdict: Verdict,
     first_time: Array,
@@ -220,12 +220,12 @@ def _update_verdict(
     )
 
 
-def _is_right(instance: Instance, line: FatLine) -> tuple[Array, Array]:
+def _is_right(instance: LineInstance, line: FatLine) -> tuple[Array, Array]:
     side, doubtful = own_side_of(instance, line)
     return jnp.where(instance.own, side > 0, side < 0), doubtful
 
 
-def _guess(instance: Instance, own_side: Array, other_side: Array) -> tuple[Array, Array]:
+def _guess(instance: LineInstance, own_side: Array, other_side: Array) -> tuple[Array, Array]:
     """A point of the own side, and the nearest point to it of the other side."""
     last = own_side.shape[0] - 1
     first = jnp.minimum(numerics.first_true(own_side), last)

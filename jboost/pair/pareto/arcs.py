@@ -20,7 +20,7 @@ from jax import lax
 
 from jboost.base import numerics
 from jboost.base.types import Array
-from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.instance import LineInstance
 
 
 class Arcs(NamedTuple):
@@ -41,7 +41,7 @@ class Arcs(NamedTuple):
     doubtful: Array  # [] bool, the order of ends is uncertain across direction 0
 
 
-def turn_slab(instance: Instance, centre: Array, gap: Array) -> Arcs:
+def turn_slab(instance: LineInstance, centre: Array, gap: Array) -> Arcs:
     """The classes of slabs of width `gap` that touch a centre."""
     size = instance.own.shape[0]
     ends = _ends_of_arcs(instance, centre, gap)
@@ -93,7 +93,7 @@ class _Ends(NamedTuple):
     error: Array  # [n] a bound of the rounding errors of both
 
 
-def _ends_of_arcs(instance: Instance, centre: Array, gap: Array) -> _Ends:
+def _ends_of_arcs(instance: LineInstance, centre: Array, gap: Array) -> _Ends:
     real = instance.metric.dtype
     dx, dy = instance.metric - instance.metric[:, centre, None]
     squared = dx * dx + dy * dy
@@ -115,7 +115,7 @@ def _ends_of_arcs(instance: Instance, centre: Array, gap: Array) -> _Ends:
     return _Ends(own, apart, turns, first, second, error)
 
 
-class _Runs(NamedTuple):
+class _UncertainRuns(NamedTuple):
     """Runs of sorted ends whose order is uncertain."""
 
     start: Array  # [2n] int32, the first rank of the run of each end
@@ -123,17 +123,17 @@ class _Runs(NamedTuple):
     is_across: Array  # [] bool, whether the order is uncertain across direction 0
 
 
-def _find_runs(directions: Array, errors: Array, place: Array, num_ends: Array) -> _Runs:
+def _find_runs(directions: Array, errors: Array, place: Array, num_ends: Array) -> _UncertainRuns:
     seen = place < num_ends
     highest = lax.cummax(jnp.where(seen, directions + errors, -jnp.inf))
     lowest = lax.cummin(jnp.where(seen, directions - errors, jnp.inf), reverse=True)
     begins = seen & jnp.concatenate([jnp.ones(1, bool), lowest[1:] > highest[:-1]])
     is_last = seen & ((place == num_ends - 1) | jnp.concatenate([begins[1:], jnp.zeros(1, bool)]))
     start = lax.cummax(jnp.where(begins, place, 0))
-    return _Runs(start, is_last, highest[-1] - 4 >= lowest[0])
+    return _UncertainRuns(start, is_last, highest[-1] - 4 >= lowest[0])
 
 
-def _losses(steps: Array, base: Array, runs: _Runs, is_only: Array) -> Array:
+def _losses(steps: Array, base: Array, runs: _UncertainRuns, is_only: Array) -> Array:
     """The losses of all classes, [4n]. `steps` [2n] are the changes of the loss at the ends, `base`
     is the loss in direction 0. `is_only` [2n] is True at rank 0 if there are no ends.
     """
@@ -173,7 +173,7 @@ def full_turn(dx: Array, dy: Array) -> Array:
     return jnp.where((dy > 0) | ((dy == 0) & (dx > 0)), 1 - slope, 3 + slope)
 
 
-def kept_by(instance: Instance, arcs: Arcs, chosen: Array) -> Array:
+def kept_by(instance: LineInstance, arcs: Arcs, chosen: Array) -> Array:
     """The points that the slabs of a class keep, [n] bool."""
     size = arcs.run_start.shape[0]
     shared, rank = chosen >= size, chosen % size

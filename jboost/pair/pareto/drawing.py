@@ -10,16 +10,16 @@ from jboost.base import loops, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.pair.leave_one_out.near_optimal_lines import holds_gaps
-from jboost.pair.pareto.walk import Found, Point
+from jboost.pair.pareto.walk import FoundFront, FrontPoint
 from jboost.pair.sweep import visits
 from jboost.pair.sweep.encoding import Encoding
-from jboost.pair.sweep.instance import Instance, bound_loss, meets
+from jboost.pair.sweep.instance import LineInstance, bound_loss, meets
 from jboost.pair.sweep.line import Line, draw_line, misclassified
 from jboost.pair.types import ParetoFront
 
 
 def draw_front(
-    instance: Instance, encoding: Encoding, found: Found, result_dtype: jnp.dtype
+    instance: LineInstance, encoding: Encoding, found: FoundFront, result_dtype: jnp.dtype
 ) -> ParetoFront:
     """The front in the units of the data, each point with its bisector."""
     max_points = found.points.loss.shape[0]
@@ -80,7 +80,11 @@ def unless_lost(status: Array, keeps: Array) -> Array:
 
 
 def draw_line_of(
-    instance: Instance, point: Point, own_is_positive: Array, unit: Array, result_dtype: jnp.dtype
+    instance: LineInstance,
+    point: FrontPoint,
+    own_is_positive: Array,
+    unit: Array,
+    result_dtype: jnp.dtype,
 ) -> tuple[Line, Array]:
     """The bisector between the kept points of the two classes, in the units of the data, and
     whether it keeps them after rounding, [] bool.

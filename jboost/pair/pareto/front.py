@@ -34,7 +34,7 @@ from jboost.pair.arguments import validate_examples, validate_initial
 from jboost.pair.pareto import front_by_cells as by_cells
 from jboost.pair.pareto import space
 from jboost.pair.pareto.drawing import draw_front
-from jboost.pair.pareto.steps import ParetoState, Watch
+from jboost.pair.pareto.steps import FrontWatch, ParetoState
 from jboost.pair.pareto.walk import sweep_front
 from jboost.pair.separator import validate_sweep
 from jboost.pair.sweep import SweepConfig
@@ -122,7 +122,7 @@ def pareto_front(
         validate_initial(initial, ParetoState, examples, what="Pareto front")
     if points.shape[1] == 3:
         _validate_for_space(method, config, is_traced)
-        watch = Watch(on_step, examples)
+        watch = FrontWatch(on_step, examples)
         return space.solve(*examples, max_points=int(max_points), watch=watch, initial=initial)
     if method == "branch_and_bound" and is_traced:
         raise ValueError(
@@ -131,7 +131,7 @@ def pareto_front(
         )
     is_large = (points.shape[0] > _LARGEST_SWEEP and not is_traced) or is_watched
     if method == "branch_and_bound" or (method == "auto" and is_large and config is None):
-        watch = Watch(on_step, examples)
+        watch = FrontWatch(on_step, examples)
         front = by_cells.solve(*examples, max_points=int(max_points), watch=watch, initial=initial)
         if front is not None:
             return front

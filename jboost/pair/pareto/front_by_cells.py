@@ -20,14 +20,14 @@ from jboost.pair import sweep
 from jboost.pair.leave_one_out.near_optimal_lines import fat_line
 from jboost.pair.pareto import slope_cells as cells
 from jboost.pair.pareto.drawing import draw_front, draw_line_of, unless_lost
-from jboost.pair.pareto.slabs import Place, Slab, take, widest_slabs
+from jboost.pair.pareto.slabs import Slab, SlabProblem, take, widest_slabs
 from jboost.pair.pareto.slope_cells import Cloud, Shortlist
-from jboost.pair.pareto.steps import EndedError, ParetoState, PlacesState, Watch, pack, unpack
+from jboost.pair.pareto.steps import EndedError, FrontWatch, ParetoState, PlacesState, pack, unpack
 from jboost.pair.pareto.subproblems import Ground, list_places
-from jboost.pair.pareto.walk import WIDER, Found, Point, best_constant
+from jboost.pair.pareto.walk import WIDER, FoundFront, FrontPoint, best_constant
 from jboost.pair.separator import LARGEST_SWEEP, optimal_separator
 from jboost.pair.sweep.encoding import Encoding, encode, pad_rows
-from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.instance import LineInstance
 from jboost.pair.sweep.line import Line
 from jboost.pair.types import ParetoFront
 
@@ -49,7 +49,7 @@ class _WidestSlabs(NamedTuple):
 
     losses: np.ndarray  # [J] integer
     squared_gap: np.ndarray  # [J, 2] double words; 0 if no slab is known
-    slabs: list[tuple[Place, Slab] | None]  # [J]
+    slabs: list[tuple[SlabProblem, Slab] | None]  # [J]
     doubtful: bool
 
 
@@ -61,7 +61,7 @@ def solve(
     mask: Array,
     *,
     max_points: int,
-    watch: Watch,
+    watch: FrontWatch,
     initial: ParetoState | None,
 ) -> ParetoFront | None:
     """The front of concrete arrays. The arguments are those of `jboost.pair.pareto_front`, which
@@ -100,7 +100,7 @@ def solve(
 
 
 def _first_misclassified(
-    examples: tuple[Array, Array, Array, Array], watch: Watch, initial: ParetoState | None
+    examples: tuple[Array, Array, Array, Array], watch: FrontWatch, initial: ParetoState | None
 ) -> Array | None:
     """The points [n] that the optimal separator misclassifies, None if it is not known for certain.
     Raises EndedError if `on_step` ended the search for it.
@@ -137,7 +137,7 @@ def _padded_size(num_points: int, least: int) -> int:
 @jax.jit
 def _read(
     points: Array, labels: Array, weights: Array, mask: Array, misclassified: Array
-) -> tuple[Instance, Encoding, Array, Point, Point]:
+) -> tuple[LineInstance, Encoding, Array, FrontPoint, FrontPoint]:
     """The problem, its centres (padded with -1), and the first and the last point of the front."""
     instance, encoding = encode(points, labels, weights, mask, _REAL)
     centres, num_centres = sweep.list_centres(instance)
@@ -152,17 +152,17 @@ def _read(
         instance,
         encoding,
         centres,
-        Point(loss, line.squared_gap, line.normal, kept),
+        FrontPoint(loss, line.squared_gap, line.normal, kept),
         best_constant(instance),
     )
 
 
 def _find_widest(
-    instance: Instance,
+    instance: LineInstance,
     centres: np.ndarray,
-    first: Point,
+    first: FrontPoint,
     constant: int,
-    watch: Watch,
+    watch: FrontWatch,
     initial: ParetoState | None,
 ) -> _WidestSlabs | None:
     """The widest slab for each loss, or None if the weights, the duplicates or the number of slabs
@@ -250,12 +250,12 @@ def _reaches(
 
 
 def _search_places(
-    instance: Instance,
+    instance: LineInstance,
     ground: Ground,
     losses: np.ndarray,
     unit: int,
     state: PlacesState,
-    watch: Watch,
+    watch: FrontWatch,
 ) -> _WidestSlabs:
     """Searches the most promising place of each loss, and then all others that may contain a wider
     slab.
@@ -295,7 +295,9 @@ def _search_places(
         )
 
 
-def _keep_widest(widest: _WidestSlabs, loss_index: np.ndarray, places: Place, slabs: Slab) -> None:
+def _keep_widest(
+    widest: _WidestSlabs, loss_index: np.ndarray, places: SlabProblem, slabs: Slab
+) -> None:
     """Stores the slabs that are wider than the widest known slab of the same loss."""
     for row, number in enumerate(loss_index):
         gap = slabs.squared_gap.hi[row], slabs.squared_gap.lo[row]
@@ -305,10 +307,10 @@ def _keep_widest(widest: _WidestSlabs, loss_index: np.ndarray, places: Place, sl
 
 
 def _write_front(
-    instance: Instance,
+    instance: LineInstance,
     encoding: Encoding,
-    first: Point,
-    constant: Point,
+    first: FrontPoint,
+    constant: FrontPoint,
     widest: _WidestSlabs,
     max_points: int,
     result_dtype: jnp.dtype,
@@ -342,9 +344,9 @@ def _write_front(
 
 
 def _write_ends(
-    instance: Instance,
+    instance: LineInstance,
     encoding: Encoding,
-    points: list[Point],
+    points: list[FrontPoint],
     max_points: int,
     result_dtype: jnp.dtype,
 ) -> ParetoFront:
@@ -357,20 +359,23 @@ def _write_ends(
     return _join(ends, [], nothing, nothing, max_points)
 
 
-def _ends(points: list[Point], count: int, ended: bool) -> Found:
+def _ends(points: list[FrontPoint], count: int, ended: bool) -> FoundFront:
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *points)
-    return Found(stacked, jnp.int32(count), jnp.bool_(ended), jnp.bool_(False))
+    return FoundFront(stacked, jnp.int32(count), jnp.bool_(ended), jnp.bool_(False))
 
 
 @functools.partial(jax.jit, static_argnames="result_dtype")
 def _draw_ends(
-    instance: Instance, encoding: Encoding, found: Found, result_dtype: jnp.dtype
+    instance: LineInstance, encoding: Encoding, found: FoundFront, result_dtype: jnp.dtype
 ) -> ParetoFront:
     return draw_front(instance, encoding, found, result_dtype)
 
 
 def _draw_slabs(
-    instance: Instance, encoding: Encoding, slabs: list[tuple[Place, Slab]], result_dtype: jnp.dtype
+    instance: LineInstance,
+    encoding: Encoding,
+    slabs: list[tuple[SlabProblem, Slab]],
+    result_dtype: jnp.dtype,
 ) -> tuple[list[Line], bool]:
     """The bisectors of slabs, computed in groups of few sizes, and whether all keep their
     points.
@@ -394,7 +399,7 @@ def _draw_slabs(
 
 @functools.partial(jax.jit, static_argnames="result_dtype")
 def _draw_batch(
-    instance: Instance, encoding: Encoding, points: Array, slabs: Slab, result_dtype: jnp.dtype
+    instance: LineInstance, encoding: Encoding, points: Array, slabs: Slab, result_dtype: jnp.dtype
 ) -> tuple[Line, Array]:
     """The bisectors of slabs, fields [P, ...], from the uncertain points of their places, and which
     of them keep their points, [P] bool.
@@ -402,7 +407,9 @@ def _draw_batch(
 
     def draw(part: tuple[Array, Slab]) -> tuple[Line, Array]:
         local, slab = take(instance, part[0]), part[1]
-        point = Point(jnp.zeros((), local.weights.dtype), slab.squared_gap, slab.normal, slab.kept)
+        point = FrontPoint(
+            jnp.zeros((), local.weights.dtype), slab.squared_gap, slab.normal, slab.kept
+        )
         return draw_line_of(local, point, encoding.own_is_positive, encoding.unit, result_dtype)
 
     return lax.map(draw, (points, slabs))

@@ -27,10 +27,10 @@ from jboost.geometry.exact import Wide, wide_where
 from jboost.pair.leave_one_out.near_optimal_lines import compare_gaps
 from jboost.pair.pareto.arcs import Arcs, full_turn, kept_by, lost_with, turn_slab
 from jboost.pair.pareto.walk import WIDER, measure
-from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.instance import LineInstance
 
 
-class Place(NamedTuple):
+class SlabProblem(NamedTuple):
     """One problem: a centre, a cell of directions, and bounds of the loss and the width."""
 
     points: Array  # [S] int32, the uncertain points, the centre first; negative on padding
@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
 
 class Slab(NamedTuple):
-    """The widest slab of a `Place`."""
+    """The widest slab of a `SlabProblem`."""
 
     squared_gap: Wide  # [] 0 if there is no such slab
     normal: Array  # [2] in metric coordinates
@@ -50,7 +50,7 @@ class Slab(NamedTuple):
     doubtful: Array  # [] bool, whether rounding leaves undecided if a wider slab exists
 
 
-class _Search(NamedTuple):
+class _SlabSearch(NamedTuple):
     """The state of the search for the widest slab."""
 
     gap: Array  # [] the width of the slabs in `arcs`
@@ -60,18 +60,18 @@ class _Search(NamedTuple):
     chosen: Array  # [] int32, the next class to measure; 4S if there is none
 
 
-def take(instance: Instance, points: Array) -> Instance:
+def take(instance: LineInstance, points: Array) -> LineInstance:
     """The problem restricted to points [S]; negative indices are padding."""
     place = jnp.maximum(points, 0)
     real = points >= 0
     points, metric, own, live, weights = (field[..., place] for field in instance[:-1])
-    return Instance(
+    return LineInstance(
         points, metric, own & real, live & real, jnp.where(real, weights, 0), instance.on_grid
     )
 
 
 @jax.jit
-def widest_slabs(instance: Instance, places: Place, tolerance: Array) -> Slab:
+def widest_slabs(instance: LineInstance, places: SlabProblem, tolerance: Array) -> Slab:
     """The widest slab of each place, fields [P, ...], among those that touch its centre, are at
     least as wide as its gap, and lose at most `most`.
 
@@ -85,17 +85,17 @@ def widest_slabs(instance: Instance, places: Place, tolerance: Array) -> Slab:
     )
 
 
-def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
+def _widest_slab(local: LineInstance, place: SlabProblem, tolerance: Array) -> Slab:
     zero = jnp.zeros((), local.x.dtype)
     begin, end = full_turn(*place.sides.T)
-    problem = _Problem(
+    problem = _ArcProblem(
         local, place, tolerance, jnp.zeros((), jnp.int32), begin, length=(end - begin) % 4
     )
 
-    def unfinished(search: _Search) -> Array:
+    def unfinished(search: _SlabSearch) -> Array:
         return (search.chosen < search.taken.shape[0]) | (search.gap < _beyond(search.best))
 
-    def step(search: _Search) -> _Search:
+    def step(search: _SlabSearch) -> _SlabSearch:
         return loops.cond(
             search.chosen < search.taken.shape[0],
             lambda search: _visit(problem, search),
@@ -116,22 +116,22 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
     )
 
 
-class _Problem(NamedTuple):
+class _ArcProblem(NamedTuple):
     """A place with its points, and its cell as an arc of directions (`full_turn`)."""
 
-    local: Instance
-    place: Place
+    local: LineInstance
+    place: SlabProblem
     tolerance: Array  # []
     centre: Array  # [] int32, its index among the points
     begin: Array  # [] in [0, 4), the first direction of the cell
     length: Array  # [] of the arc
 
 
-def _is_in_cell(problem: _Problem, direction: Array) -> Array:
+def _is_in_cell(problem: _ArcProblem, direction: Array) -> Array:
     return (direction - problem.begin) % 4 <= problem.length
 
 
-def _search_width(problem: _Problem, gap: Array, taken: Array, best: Slab) -> _Search:
+def _search_width(problem: _ArcProblem, gap: Array, taken: Array, best: Slab) -> _SlabSearch:
     """The search among the slabs of width `gap`; the next class has the least loss of those that
     are not taken.
     """
@@ -143,7 +143,7 @@ def _search_width(problem: _Problem, gap: Array, taken: Array, best: Slab) -> _S
     chosen = jnp.where(
         least <= place.most - place.base, numerics.first_true(losses == least), losses.shape[0]
     )
-    return _Search(gap, taken, best, arcs, chosen)
+    return _SlabSearch(gap, taken, best, arcs, chosen)
 
 
 def _beyond(best: Slab) -> Array:
@@ -151,7 +151,7 @@ def _beyond(best: Slab) -> Array:
     return jnp.sqrt(best.squared_gap.hi) * WIDER[8]
 
 
-def _widen(problem: _Problem, search: _Search) -> _Search:
+def _widen(problem: _ArcProblem, search: _SlabSearch) -> _SlabSearch:
     """The search among slabs that are wider than the best one."""
     return _search_width(
         problem,
@@ -161,7 +161,7 @@ def _widen(problem: _Problem, search: _Search) -> _Search:
     )
 
 
-def _visit(problem: _Problem, search: _Search) -> _Search:
+def _visit(problem: _ArcProblem, search: _SlabSearch) -> _SlabSearch:
     """Measures the chosen class, and continues with wider slabs than those of the class."""
     local, place = problem.local, problem.place
     at, best = search.chosen, search.best
@@ -188,7 +188,7 @@ def _visit(problem: _Problem, search: _Search) -> _Search:
     return _search_width(problem, jnp.maximum(search.gap, least), taken & same_gap, best)
 
 
-def _is_touching(problem: _Problem, kept: Array, normal: Array) -> Array:
+def _is_touching(problem: _ArcProblem, kept: Array, normal: Array) -> Array:
     """Whether no kept own point is below the edge of the slab at the centre, up to `tolerance`."""
     local = problem.local
     dx, dy = local.metric - local.metric[:, :1]
@@ -196,7 +196,7 @@ def _is_touching(problem: _Problem, kept: Array, normal: Array) -> Array:
     return numerics.masked_min(height, kept & local.own, fill=0.0) >= -problem.tolerance
 
 
-def _width_at_sides(problem: _Problem, arcs: Arcs, chosen: Array, kept: Array) -> Array:
+def _width_at_sides(problem: _ArcProblem, arcs: Arcs, chosen: Array, kept: Array) -> Array:
     """The larger width of the slabs of a class at the sides of the cell; 0 if it has none there."""
     local, sides = problem.local, problem.place.sides
     size = arcs.ends.shape[0]

@@ -27,7 +27,7 @@ import numpy as np
 from jboost.base import devices, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.pair.pareto.steps import EndedError, ParetoState, SlabsState, Watch
+from jboost.pair.pareto.steps import EndedError, FrontWatch, ParetoState, SlabsState
 from jboost.pair.space import bisectors
 from jboost.pair.space.bisectors import Bisector
 from jboost.pair.sweep.encoding import Encoding, pad_rows, read
@@ -91,7 +91,7 @@ def solve(
     mask: Array,
     *,
     max_points: int,
-    watch: Watch,
+    watch: FrontWatch,
     initial: ParetoState | None,
 ) -> ParetoFront:
     """`jboost.pair.pareto_front` of concrete points [n, 3]."""
@@ -137,7 +137,7 @@ def _empty(max_points: int, nothing: float, status: Status, dtype: jnp.dtype) ->
     )
 
 
-class _Row(NamedTuple):
+class _FrontRow(NamedTuple):
     """A point of the front."""
 
     loss: int
@@ -146,20 +146,22 @@ class _Row(NamedTuple):
     constant: int  # the class of a constant, else 0
 
 
-def _constant(encoding: Encoding) -> _Row:
+def _constant(encoding: Encoding) -> _FrontRow:
     """The last point of the front."""
     positive, live, integers = encoding.positive, encoding.live, encoding.integers
     sums = [int(integers[side].sum()) for side in (positive, live & ~positive)]
     constant = 1 if sums[1] <= sums[0] else -1
-    return _Row(min(sums), positive if constant > 0 else live & ~positive, None, constant)
+    return _FrontRow(min(sums), positive if constant > 0 else live & ~positive, None, constant)
 
 
-def _front(encoding: Encoding, watch: Watch, initial: SlabsState | None) -> tuple[list[_Row], bool]:
+def _front(
+    encoding: Encoding, watch: FrontWatch, initial: SlabsState | None
+) -> tuple[list[_FrontRow], bool]:
     """The front, the constant last, and whether rounding left nothing undecided."""
     positive, live, integers = encoding.positive, encoding.live, encoding.integers
     last, points = _constant(encoding), encoding.points.astype(np.float64)
     found, narrow = _candidates(points, positive, live, integers, last.loss, watch, initial)
-    rows: list[_Row] = []
+    rows: list[_FrontRow] = []
     widest, proven = Fraction(0), True
     for index in range(len(found.losses)):
         chosen = _Slabs(*(part[index : index + 1] for part in found.slabs))
@@ -174,13 +176,13 @@ def _front(encoding: Encoding, watch: Watch, initial: SlabsState | None) -> tupl
         if bisector.squared_gap <= widest * Fraction(1 + 2 * _EQUAL):
             continue
         widest = bisector.squared_gap
-        rows.append(_Row(int(found.losses[index]), kept, bisector, 0))
+        rows.append(_FrontRow(int(found.losses[index]), kept, bisector, 0))
     rows.append(last)
     return rows, proven and not _is_one_missing(points, encoding, narrow, rows)
 
 
 def _is_one_missing(
-    points: np.ndarray, encoding: Encoding, narrow: _Narrow, rows: list[_Row]
+    points: np.ndarray, encoding: Encoding, narrow: _Narrow, rows: list[_FrontRow]
 ) -> bool:
     """Whether a slab in doubt has a width and is missing on the front, in integers."""
     if len(narrow.losses) > _MOST_NARROW:
@@ -208,7 +210,7 @@ def _is_one_missing(
     return False
 
 
-def _is_covered(rows: list[_Row], loss: int, squared_gap: Fraction) -> bool:
+def _is_covered(rows: list[_FrontRow], loss: int, squared_gap: Fraction) -> bool:
     """Whether a point of the front loses no more than a slab and is no less wide."""
     for row in rows:
         if row.loss > loss:
@@ -246,7 +248,7 @@ def _candidates(
     live: np.ndarray,
     integers: np.ndarray,
     constant_loss: int,
-    watch: Watch,
+    watch: FrontWatch,
     initial: SlabsState | None,
 ) -> tuple[_Candidates, _Narrow]:
     """The slabs of the front, which lose less than a constant, and those that may be missing."""
@@ -433,7 +435,7 @@ def _dot(a: Array, b: Array) -> Array:
     return jnp.sum(a * b, axis=1)
 
 
-def _draw(front: ParetoFront, index: int, encoding: Encoding, row: _Row) -> bool:
+def _draw(front: ParetoFront, index: int, encoding: Encoding, row: _FrontRow) -> bool:
     """Writes a point of the front, and returns whether its rounded plane keeps its points."""
     live, points = encoding.live, encoding.points.astype(np.float64)
     front.losses[index] = encoding.weights[live & ~row.kept].sum()

@@ -13,7 +13,7 @@ from jboost.base.loops import OnStep
 from jboost.base.types import Array
 from jboost.pair.arguments import checksums_of
 from jboost.pair.branch_and_bound import BranchAndBoundInfo, BranchAndBoundState
-from jboost.pair.pareto.slabs import Place, Slab
+from jboost.pair.pareto.slabs import Slab, SlabProblem
 from jboost.pair.pareto.slope_cells import CellsState, Shortlist
 
 
@@ -22,7 +22,7 @@ class Packed(NamedTuple):
 
     number: np.ndarray  # [k] of the loss
     size: np.ndarray  # [k] uncertain points
-    place: Place | None  # fields [k, ...]; None if k is 0
+    place: SlabProblem | None  # fields [k, ...]; None if k is 0
     slab: Slab | None
 
 
@@ -66,7 +66,7 @@ class EndedError(Exception):
     """`on_step` has ended the search."""
 
 
-class Watch:
+class FrontWatch:
     """Calls `on_step` with the state of each step, and raises EndedError if it returns False."""
 
     def __init__(self, on_step: OnStep | None, examples: tuple[Array, Array, Array, Array]) -> None:
@@ -106,7 +106,7 @@ class Watch:
             raise EndedError
 
 
-def pack(slabs: list[tuple[Place, Slab] | None]) -> Packed:
+def pack(slabs: list[tuple[SlabProblem, Slab] | None]) -> Packed:
     """The slabs that are known, in arrays of one shape."""
     known = [(number, *each) for number, each in enumerate(slabs) if each is not None]
     numbers = np.array([number for number, _, _ in known], np.int64)
@@ -125,9 +125,9 @@ def pack(slabs: list[tuple[Place, Slab] | None]) -> Packed:
     return Packed(numbers, sizes, place, slab)
 
 
-def unpack(packed: Packed, num_losses: int) -> list[tuple[Place, Slab] | None]:
+def unpack(packed: Packed, num_losses: int) -> list[tuple[SlabProblem, Slab] | None]:
     """The slabs of all losses, None where no slab is known."""
-    slabs: list[tuple[Place, Slab] | None] = [None] * num_losses
+    slabs: list[tuple[SlabProblem, Slab] | None] = [None] * num_losses
     for row, (number, size) in enumerate(zip(packed.number, packed.size, strict=True)):
         place, slab = jax.tree.map(lambda leaf, row=row: leaf[row], (packed.place, packed.slab))
         slabs[number] = (

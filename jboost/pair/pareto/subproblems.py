@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jboost.pair.pareto.slabs import Place
+from jboost.pair.pareto.slabs import SlabProblem
 from jboost.pair.pareto.slope_cells import ONE, Shortlist, blur_of, directions_of
 
 _SIZES = 64, 16  # the least capacity for uncertain points, and its growth factor
@@ -28,7 +28,7 @@ class Ground(NamedTuple):
 
 
 class _Local(NamedTuple):
-    """A `Place` before padding."""
+    """A `SlabProblem` before padding."""
 
     entry: int
     points: np.ndarray  # int32, the centre first
@@ -42,7 +42,7 @@ def list_places(
     most: np.ndarray,
     gap: np.ndarray,
     at_once: int,
-) -> Iterator[tuple[np.ndarray, Place]]:
+) -> Iterator[tuple[np.ndarray, SlabProblem]]:
     """The problems of chosen entries of a list, in batches of equal shapes. Yields the entries [b],
     and the places, of which the first b are real.
 
@@ -107,7 +107,7 @@ def _stack(
     most: np.ndarray,
     gap: np.ndarray,
     at_once: int,
-) -> tuple[np.ndarray, Place]:
+) -> tuple[np.ndarray, SlabProblem]:
     """The places padded to one shape. Padding places have a negative largest loss, so that no slab
     is valid for them.
     """
@@ -120,7 +120,7 @@ def _stack(
     angle = (found.cell[entries] + 0.5) * (2 * np.pi / found.num_cells)
     sides = angle[:, None] + half_width * np.array([-1, 1])
     scale = ground.extent / ONE * (1 + 2.0**-40)
-    return entries, Place(
+    return entries, SlabProblem(
         points=points,
         base=np.pad(np.array([local.base for local in group]), missing),
         most=np.pad(most[entries], missing, constant_values=-1),

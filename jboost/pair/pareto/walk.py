@@ -19,12 +19,12 @@ from jboost.pair import sweep
 from jboost.pair.leave_one_out.near_optimal_lines import compare_gaps, fat_line, line_along
 from jboost.pair.pareto.arcs import kept_by, lost_with, turn_slab
 from jboost.pair.sweep import SweepConfig, visits
-from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.instance import LineInstance
 
 WIDER = {4: 1 + 2.0**-10, 8: 1 + 2.0**-36}  # least ratio of successive margins, by itemsize
 
 
-class Point(NamedTuple):
+class FrontPoint(NamedTuple):
     """A point of the front, or the best candidate for the next one."""
 
     loss: Array  # [] integer
@@ -33,10 +33,10 @@ class Point(NamedTuple):
     kept: Array  # [n] bool
 
 
-class Found(NamedTuple):
+class FoundFront(NamedTuple):
     """The points of the front that have been found."""
 
-    points: Point  # fields [k]
+    points: FrontPoint  # fields [k]
     count: Array  # [] int32
     ended: Array  # [] bool, the last point is a constant classifier
     doubtful: Array  # [] bool, whether rounding leaves undecided if a point is missing
@@ -46,25 +46,25 @@ class _Searched(NamedTuple):
     """The result of the search over the slabs of one width that touch one centre."""
 
     bound: Array  # [] integer, a lower bound of the loss of these slabs
-    best: Point  # the best so far
+    best: FrontPoint  # the best so far
     # [] integer, a lower bound of the loss of classes hidden by classes that proved too narrow
     lost: Array
     doubtful: Array  # [] bool
 
 
-class _Walk(NamedTuple):
+class _FrontWalk(NamedTuple):
     """The state of the sweep over all centres."""
 
     gap: Array  # [] the least width of the next slab
     squared_gap: Wide  # [] of the last point of the front, which the next has to exceed
     bounds: Array  # [c] integer, lower bounds of the loss of slabs that touch each centre
     fresh: Array  # [c] bool, whether the centre has been searched for this width
-    best: Point
+    best: FrontPoint
     lost: Array  # [] integer, the least `lost` of `_Searched` over the centres
-    found: Found
+    found: FoundFront
 
 
-def _first_point(instance: Instance, config: SweepConfig) -> tuple[Point, Array, Array]:
+def _first_point(instance: LineInstance, config: SweepConfig) -> tuple[FrontPoint, Array, Array]:
     """The point of least loss, which is that of the optimal separator; the indices of the centres
     [c]; and lower bounds of the loss of slabs that touch each centre [c].
     """
@@ -76,16 +76,16 @@ def _first_point(instance: Instance, config: SweepConfig) -> tuple[Point, Array,
     kept = instance.live & (lightest.on_own_side == instance.own)
     origin = jnp.minimum(numerics.first_true(kept), kept.shape[0] - 1)
     line = line_along(instance, lightest.normal, kept & instance.own, kept & ~instance.own, origin)
-    return Point(lightest.loss, line.squared_gap, line.normal, kept), centres, bounds
+    return FrontPoint(lightest.loss, line.squared_gap, line.normal, kept), centres, bounds
 
 
-def sweep_front(instance: Instance, max_points: int, config: SweepConfig) -> Found:
+def sweep_front(instance: LineInstance, max_points: int, config: SweepConfig) -> FoundFront:
     """The front, at most the `max_points` points of least loss. The centre with the lowest bound is
     searched next.
     """
     lightest, centres, bounds = _first_point(instance, config)
     constant = best_constant(instance)
-    start = _Walk(
+    start = _FrontWalk(
         gap=jnp.zeros_like(instance.x[0]),
         squared_gap=Wide(jnp.zeros_like(instance.x[0]), jnp.zeros_like(instance.x[0])),
         bounds=bounds,
@@ -95,10 +95,10 @@ def sweep_front(instance: Instance, max_points: int, config: SweepConfig) -> Fou
         found=_nothing_found(constant, max_points),
     )
 
-    def unfinished(walk: _Walk) -> Array:
+    def unfinished(walk: _FrontWalk) -> Array:
         return ~walk.found.ended & (walk.found.count < max_points)
 
-    def step(walk: _Walk) -> _Walk:
+    def step(walk: _FrontWalk) -> _FrontWalk:
         waiting = jnp.where(walk.fresh, jnp.iinfo(walk.bounds.dtype).max, walk.bounds)
         least = jnp.min(waiting)
         is_constant = walk.best.squared_gap.hi == jnp.inf
@@ -114,7 +114,7 @@ def sweep_front(instance: Instance, max_points: int, config: SweepConfig) -> Fou
     return loops.while_loop(unfinished, step, start).found
 
 
-def _visit(instance: Instance, centres: Array, walk: _Walk, chosen: Array) -> _Walk:
+def _visit(instance: LineInstance, centres: Array, walk: _FrontWalk, chosen: Array) -> _FrontWalk:
     seen = _search_centre(instance, centres[chosen], walk.gap, walk.squared_gap, walk.best)
     return walk._replace(
         bounds=walk.bounds.at[chosen].set(seen.bound),
@@ -125,7 +125,7 @@ def _visit(instance: Instance, centres: Array, walk: _Walk, chosen: Array) -> _W
     )
 
 
-def _advance(walk: _Walk, constant: Point) -> _Walk:
+def _advance(walk: _FrontWalk, constant: FrontPoint) -> _FrontWalk:
     """Adds the best candidate to the front, and starts the search for a wider slab."""
     found = _add_point(walk.found, walk.best)
     return walk._replace(
@@ -138,20 +138,20 @@ def _advance(walk: _Walk, constant: Point) -> _Walk:
     )
 
 
-def _wider_than(point: Point) -> Array:
+def _wider_than(point: FrontPoint) -> Array:
     """The least gap of the next point of the front."""
     gap = jnp.sqrt(point.squared_gap.hi)
     return gap * WIDER[gap.dtype.itemsize]
 
 
-def _nothing_found(constant: Point, max_points: int) -> Found:
+def _nothing_found(constant: FrontPoint, max_points: int) -> FoundFront:
     """An empty front with capacity for `max_points`."""
     points = jax.tree.map(lambda leaf: jnp.zeros((max_points, *leaf.shape), leaf.dtype), constant)
     no = jnp.zeros((), bool)
-    return Found(points, jnp.zeros((), jnp.int32), no, no)
+    return FoundFront(points, jnp.zeros((), jnp.int32), no, no)
 
 
-def _add_point(found: Found, point: Point) -> Found:
+def _add_point(found: FoundFront, point: FrontPoint) -> FoundFront:
     """The front with one more point. It must not be full."""
     points = jax.tree.map(
         lambda rows, new: lax.dynamic_update_index_in_dim(rows, new, found.count, 0),
@@ -163,11 +163,11 @@ def _add_point(found: Found, point: Point) -> Found:
     )
 
 
-def best_constant(instance: Instance) -> Point:
+def best_constant(instance: LineInstance) -> FrontPoint:
     """The constant classifier that misclassifies the lighter class, or the other class in a tie."""
     constant = visits.best_constant(instance)
     infinite = Wide(constant.margin, jnp.zeros_like(constant.margin))
-    return Point(
+    return FrontPoint(
         constant.loss,
         infinite,
         constant.normal,
@@ -175,7 +175,9 @@ def best_constant(instance: Instance) -> Point:
     )
 
 
-def measure(instance: Instance, kept: Array, loss: Array, first: Array, floor: Array) -> Point:
+def measure(
+    instance: LineInstance, kept: Array, loss: Array, first: Array, floor: Array
+) -> FrontPoint:
     """The point that keeps given points, with the gap of their hulls. At least one own point must
     be kept. If the gap is at most `floor`, the result is any number up to `floor`.
     """
@@ -185,11 +187,11 @@ def measure(instance: Instance, kept: Array, loss: Array, first: Array, floor: A
     line = fat_line(
         instance, own_side, other_side, (first, jnp.minimum(second, kept.shape[0] - 1)), floor
     )
-    return Point(loss, line.squared_gap, line.normal, kept)
+    return FrontPoint(loss, line.squared_gap, line.normal, kept)
 
 
 def _search_centre(
-    instance: Instance, centre: Array, gap: Array, last: Wide, best: Point
+    instance: LineInstance, centre: Array, gap: Array, last: Wide, best: FrontPoint
 ) -> _Searched:
     """Measures the classes of one centre, by increasing loss, that may improve on the best point.
 
@@ -203,16 +205,18 @@ def _search_centre(
     arcs = lax.optimization_barrier(turn_slab(instance, centre, gap))
     place = lax.iota(jnp.int32, arcs.losses.shape[0])
 
-    def next_class(best: Point, taken: Array) -> Array:
+    def next_class(best: FrontPoint, taken: Array) -> Array:
         left = jnp.where(taken, jnp.iinfo(arcs.losses.dtype).max, arcs.losses)
         least = jnp.min(left)
         worth_it = (least < best.loss) | ((least == best.loss) & (best.squared_gap.hi != jnp.inf))
         return jnp.where(worth_it, numerics.first_true(left == least), place.shape[0])
 
-    def unfinished(carry: tuple[Array, Array, Point, Array]) -> Array:
+    def unfinished(carry: tuple[Array, Array, FrontPoint, Array]) -> Array:
         return carry[0] < place.shape[0]
 
-    def visit(carry: tuple[Array, Array, Point, Array]) -> tuple[Array, Array, Point, Array]:
+    def visit(
+        carry: tuple[Array, Array, FrontPoint, Array],
+    ) -> tuple[Array, Array, FrontPoint, Array]:
         at, taken, best, lost = carry
         at = jnp.minimum(at, place.shape[0] - 1)
         loss = arcs.losses[at]

@@ -12,14 +12,14 @@ from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.geometry import exact
 from jboost.geometry.exact import Wide
-from jboost.pair.space.problem import Problem
-from jboost.pair.sweep.instance import Instance
+from jboost.pair.space.problem import PlaneProblem
+from jboost.pair.sweep.instance import LineInstance
 
 
 class Axis(NamedTuple):
     """The problem of the planes that contain an axis."""
 
-    flat: Instance  # the points projected along the axis, which projects to the origin
+    flat: LineInstance  # the points projected along the axis, which projects to the origin
     ahead: Array  # [n] bool, on the axis, from the centre towards the second point
     behind: Array  # [n] bool, on the axis, on the other side of the centre
     # [2] int64, the loss on the axis plus that of all planes, if the points ahead, or the points
@@ -44,7 +44,7 @@ _SURE_PART = 2.0**-44
 _SIGNED_PART = 2.0**-94  # likewise: a larger difference has the right sign
 
 
-def look_along(problem: Problem, centre: Array, second: Array) -> Axis:
+def look_along(problem: PlaneProblem, centre: Array, second: Array) -> Axis:
     """Projects all points along the axis from the point `centre` through the point `second`, []
     int32 each. The two points must be distinct.
     """
@@ -69,7 +69,7 @@ def look_along(problem: Problem, centre: Array, second: Array) -> Axis:
         )
 
     projected = jnp.stack([x, y])
-    flat = Instance(
+    flat = LineInstance(
         projected, projected, problem.own, problem.live, problem.weights, problem.on_grid
     )
     tilts = jnp.stack([cost(ahead, behind), cost(behind, ahead)])

@@ -56,7 +56,7 @@ class Known(NamedTuple):
     plane: np.ndarray
 
 
-class Plan(NamedTuple):
+class HalvingPlan(NamedTuple):
     """The order in which the parameters of the cells of each face are halved. At each depth the
     halved parameters are those to which the heights are most sensitive.
     """
@@ -65,7 +65,7 @@ class Plan(NamedTuple):
     half_widths: np.ndarray  # [3, NUM_DEPTHS + 1, 3]
 
 
-class Cells(NamedTuple):
+class PlaneCells(NamedTuple):
     """Some cells with their undecided places. The places of each cell begin with a new row."""
 
     face: np.ndarray  # [K] int32
@@ -86,14 +86,14 @@ class Cells(NamedTuple):
     def num_rows(self) -> np.ndarray:
         return -(-self.num_undecided // ROW)
 
-    def chosen(self, which: np.ndarray) -> Cells:
+    def chosen(self, which: np.ndarray) -> PlaneCells:
         """The cells where a mask [K] is true."""
-        return Cells._make(
+        return PlaneCells._make(
             [*(field[which] for field in self[:-1]), self.rows[np.repeat(which, self.num_rows)]]
         )
 
 
-class _Sums(NamedTuple):
+class _PieceSums(NamedTuple):
     """The losses at the places of rows, for each piece of their cells."""
 
     above: Array  # [R, NUM_PIECES] at certain places, with the own class above
@@ -104,7 +104,7 @@ class _Sums(NamedTuple):
     undecided: Array  # [R, NUM_PIECES, ROW] bool
 
 
-def make_plan(places: Places) -> Plan:
+def make_plan(places: Places) -> HalvingPlan:
     """Orders the halvings by how much each reduces the slack of a place at a mean distance. The
     slack is the variation of its height over a cell.
     """
@@ -119,10 +119,10 @@ def make_plan(places: Places) -> Plan:
         )[: 2 * NUM_DEPTHS]
         steps.append(np.cumsum(np.eye(3, dtype=np.int64)[order // (2 * NUM_DEPTHS)], axis=0))
     halvings = np.concatenate([np.zeros((3, 1, 3), np.int64), np.stack(steps)[:, 1::2]], axis=1)
-    return Plan(halvings, widths * 2.0**-halvings)
+    return HalvingPlan(halvings, widths * 2.0**-halvings)
 
 
-def root(places: Places, base: int) -> Cells:
+def root(places: Places, base: int) -> PlaneCells:
     """The three cells that contain all planes; `base` is a loss that every plane has."""
     face, lost, count = (
         np.arange(3, dtype=np.int32),
@@ -130,17 +130,19 @@ def root(places: Places, base: int) -> Cells:
         np.full(3, places.num_places),
     )
     rows = _in_rows(np.tile(np.arange(places.num_places), 3), count, places.void)
-    return Cells(
+    return PlaneCells(
         face, np.zeros_like(face), np.zeros((3, 3)), lost, lost, count, np.zeros_like(face), rows
     )
 
 
-def join(parts: list[Cells]) -> Cells:
+def join(parts: list[PlaneCells]) -> PlaneCells:
     """Concatenates groups of cells."""
-    return Cells(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+    return PlaneCells(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
 
 
-def divide(places: Places, plan: Plan, cells: Cells, best: Known) -> tuple[Cells, Known]:
+def divide(
+    places: Places, plan: HalvingPlan, cells: PlaneCells, best: Known
+) -> tuple[PlaneCells, Known]:
     """Divides cells, and keeps the pieces that may contain a plane that loses at most as much as
     the best one.
 
@@ -170,7 +172,7 @@ def divide(places: Places, plan: Plan, cells: Cells, best: Known) -> tuple[Cells
     row, owner = ranges(first_row[parent], cells.num_rows[parent])
     undecided = sums.undecided[row, piece[owner]]
     count = np.bincount(owner, np.count_nonzero(undecided, axis=1), len(parent)).astype(np.int64)
-    pieces = Cells(
+    pieces = PlaneCells(
         face=cells.face[parent],
         depth=cells.depth[parent] + 1,
         middle=middle[parent, piece],
@@ -200,7 +202,7 @@ def _better(best: Known, losses: np.ndarray, face: np.ndarray, middle: np.ndarra
     return Known(losses[side, cell, piece, ...], plane if side == 0 else -plane)
 
 
-def _middles(plan: Plan, cells: Cells) -> np.ndarray:
+def _middles(plan: HalvingPlan, cells: PlaneCells) -> np.ndarray:
     """The parameters of the middle plane of each piece, [K, NUM_PIECES, 3]."""
     number = 1 << (
         plan.halvings[cells.face, cells.depth + 1] - plan.halvings[cells.face, cells.depth]
@@ -235,7 +237,9 @@ def _in_rows(places: np.ndarray, count: np.ndarray, void: int) -> np.ndarray:
     return rows
 
 
-def _sums(places: Places, cells: Cells, middle: np.ndarray, half_width: np.ndarray) -> _Sums:
+def _sums(
+    places: Places, cells: PlaneCells, middle: np.ndarray, half_width: np.ndarray
+) -> _PieceSums:
     """The losses of all rows. The rows are padded to one of few sizes, to limit compilations."""
     owner = np.repeat(np.arange(len(cells.num_undecided)), cells.num_rows)
     parts, first = [], 0
@@ -250,15 +254,15 @@ def _sums(places: Places, cells: Cells, middle: np.ndarray, half_width: np.ndarr
         found = _row_losses(
             places.points, places.weights, rows, cells.face[cell], middle[cell], half_width[cell]
         )
-        parts.append(_Sums(*(np.asarray(field)[: size - missing] for field in found)))
+        parts.append(_PieceSums(*(np.asarray(field)[: size - missing] for field in found)))
         first += size
-    return _Sums(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+    return _PieceSums(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
 
 
 @jax.jit
 def _row_losses(
     points: Array, weights: Array, rows: Array, face: Array, middle: Array, half_width: Array
-) -> _Sums:
+) -> _PieceSums:
     """The losses at the places of rows [R, ROW], for pieces of cells with middles
     [R, NUM_PIECES, 3] and half widths [R, 3].
     """
@@ -283,7 +287,7 @@ def _row_losses(
         )
 
     undecided = (jnp.abs(height) <= reach) & (rows < points.shape[0] - 1)[:, None]
-    return _Sums(
+    return _PieceSums(
         lost(other, own, reach),
         lost(own, other, reach),
         lost(other, own, -SAFETY),

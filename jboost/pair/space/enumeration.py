@@ -16,7 +16,7 @@ from jboost.base.types import Array, PyTree
 from jboost.pair.sweep.visits import Chosen
 
 
-class _Enumeration(NamedTuple):
+class _CentreEnumeration(NamedTuple):
     """The state of the loop: the rank of a centre by lower bound, the last class evaluated there,
     and the best result so far.
     """
@@ -51,14 +51,14 @@ def visit_by_bound(
     lower, order = lax.sort((lower, places), num_keys=1)
     capacity = order.shape[0]
 
-    def unfinished(state: _Enumeration) -> Array:
+    def unfinished(state: _CentreEnumeration) -> Array:
         next_lower = numerics.take(lower, jnp.minimum(state.rank, capacity - 1))
         worth_it = next_lower < state.best.loss
         if all_optima:
             worth_it |= (next_lower == state.best.loss) & ~state.best.is_constant
         return (state.rank < capacity) & worth_it
 
-    def visit(state: _Enumeration) -> _Enumeration:
+    def visit(state: _CentreEnumeration) -> _CentreEnumeration:
         place = numerics.take(order, jnp.minimum(state.rank, capacity - 1))
         classes = open_classes(place)
         loss, first, last = _promising(classes.losses, classes.margin_bounds, state)
@@ -69,16 +69,16 @@ def visit_by_bound(
         better = found & (improves | (candidate.margin > state.best.margin))
         best = loops.cond(better, lambda: candidate, lambda: state.best)
         more = (last > first) & all_optima
-        return _Enumeration(
+        return _CentreEnumeration(
             jnp.where(more, state.rank, state.rank + 1), jnp.where(more, first, -1), best
         )
 
-    first = _Enumeration(jnp.zeros((), jnp.int32), jnp.full((), -1, jnp.int32), start)
+    first = _CentreEnumeration(jnp.zeros((), jnp.int32), jnp.full((), -1, jnp.int32), start)
     return loops.while_loop(unfinished, visit, first).best
 
 
 def _promising(
-    losses: Array, margin_bounds: Array, state: _Enumeration
+    losses: Array, margin_bounds: Array, state: _CentreEnumeration
 ) -> tuple[Array, Array, Array]:
     """The least loss of the classes [k] of a place that may improve on the best separator, and the
     first and the last class with this loss.

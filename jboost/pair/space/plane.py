@@ -9,7 +9,7 @@ from jboost.base import numerics
 from jboost.base.types import Array
 from jboost.geometry import exact
 from jboost.pair.space import hulls
-from jboost.pair.space.problem import Problem
+from jboost.pair.space.problem import PlaneProblem
 from jboost.pair.sweep.line import Line, choose
 from jboost.pair.sweep.visits import Incumbent
 from jboost.pair.types import Fat
@@ -20,7 +20,7 @@ _NUM_LENGTHS = 32
 
 
 def draw_plane(
-    problem: Problem,
+    problem: PlaneProblem,
     best: Incumbent,
     own_is_positive: Array,
     fat: Fat,
@@ -76,7 +76,7 @@ def _height(normal: Array, points: Array, origin: Array) -> exact.Wide:
     return exact.wide_add(exact.wide_add(along(0), along(1)), along(2))
 
 
-def misclassified(problem: Problem, positive: Array, plane: Line, unit: Array) -> Array:
+def misclassified(problem: PlaneProblem, positive: Array, plane: Line, unit: Array) -> Array:
     """The points that are not strictly on their side of a plane in the units of the data, [n] bool,
     by the score as float64 arithmetic computes it.
     """
@@ -86,7 +86,7 @@ def misclassified(problem: Problem, positive: Array, plane: Line, unit: Array) -
     return problem.live & ~jnp.where(positive, score > 0, score < 0)
 
 
-def best_constant(problem: Problem, positive: Array, weights: Array) -> Line:
+def best_constant(problem: PlaneProblem, positive: Array, weights: Array) -> Line:
     """The constant classifier with the smaller loss, for integer weights [n]."""
     in_favour = numerics.masked_sum(weights, problem.live & positive) > numerics.masked_sum(
         weights, problem.live & ~positive
@@ -100,7 +100,7 @@ def best_constant(problem: Problem, positive: Array, weights: Array) -> Line:
     )
 
 
-def spread(problem: Problem) -> Array:
+def spread(problem: PlaneProblem) -> Array:
     """The ratio [] of the largest to the smallest nonzero extent of a coordinate."""
     live = problem.live[:, None]
     extents = jnp.max(jnp.where(live, problem.metric, -jnp.inf), axis=0) - jnp.min(

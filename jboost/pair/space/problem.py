@@ -15,7 +15,7 @@ from jboost.pair.sweep.encoding import Encoding, read
 from jboost.pair.sweep.instance import is_integer, scale_axes
 
 
-class Problem(NamedTuple):
+class PlaneProblem(NamedTuple):
     """Scaled points, integer weights, and the classes. The own class is the smaller one; its points
     are the centres.
     """
@@ -54,7 +54,9 @@ def grid_bits(num_points: int) -> int:
     return (fraction_bits - 9) // 3
 
 
-def encode(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[Problem, Encoding]:
+def encode(
+    points: Array, labels: Array, weights: Array, mask: Array
+) -> tuple[PlaneProblem, Encoding]:
     """The problem in space: points scaled by powers of two, integer weights, and the smaller class
     as the own one.
     """
@@ -63,7 +65,7 @@ def encode(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[P
     scaled, metric, unit, faithful = scale_axes(examples.points, bits, _MOST_BINADES)
     net = _net_weights(scaled, examples.own, examples.live, examples.weights)
     total = jnp.sum(examples.weights, dtype=examples.weights.dtype)
-    problem = Problem(
+    problem = PlaneProblem(
         points=scaled,
         metric=metric,
         own=examples.own,

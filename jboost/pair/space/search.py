@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost.pair.space import cells
-from jboost.pair.space.cells import Cells, Known, Places, Plan
-from jboost.pair.space.problem import Problem
+from jboost.pair.space.cells import HalvingPlan, Known, Places, PlaneCells
+from jboost.pair.space.problem import PlaneProblem
 from jboost.pair.space.sweep import ListedAxes
 
 _MOST_UNDECIDED = 3  # undecided places of a leaf; the planes through three places are a corner
@@ -41,8 +41,8 @@ class PlaneSearchState(NamedTuple):
     the best one is in a waiting cell or in a leaf.
     """
 
-    waiting: tuple[Cells, ...]  # a stack, the last cells are divided next
-    leaves: tuple[Cells, ...]  # cells that are not divided any more
+    waiting: tuple[PlaneCells, ...]  # a stack, the last cells are divided next
+    leaves: tuple[PlaneCells, ...]  # cells that are not divided any more
     best: Known
     work: np.ndarray  # [] int64, the places of rows that were tested
     checksums: np.ndarray  # [4] uint32, of points, labels, weights and mask
@@ -64,11 +64,11 @@ class Stopped(NamedTuple):
     lower_bound: int  # of the loss of all planes
 
 
-class _Search(NamedTuple):
+class _PlaneSearch(NamedTuple):
     """The data of a search, which do not change."""
 
     places: Places
-    plan: Plan
+    plan: HalvingPlan
     point_at: np.ndarray  # [N] the index of one point at each place
     place_of: np.ndarray  # [n] the place of each point; that of the void for points not counted
     base: int  # a loss that every plane has
@@ -77,7 +77,7 @@ class _Search(NamedTuple):
 
 
 def promising_axes(
-    problem: Problem,
+    problem: PlaneProblem,
     *,
     watch: Callable[[PlaneSearchState], bool],
     initial: PlaneSearchState | None,
@@ -109,7 +109,7 @@ def lower_bound(state: PlaneSearchState) -> int:
     return min(int(part.bound.min(initial=least)) for part in (*state.waiting, *state.leaves))
 
 
-def _prepare(problem: Problem) -> _Search | None:
+def _prepare(problem: PlaneProblem) -> _PlaneSearch | None:
     """The places, and what the search computes of them once; None without points."""
     points, own, weights, live = (
         np.asarray(part) for part in (problem.points, problem.own, problem.weights, problem.live)
@@ -133,7 +133,7 @@ def _prepare(problem: Problem) -> _Search | None:
     place_of = np.full(len(points), places.void)
     place_of[at] = place
     num_axes = int(is_centre.sum()) * count
-    return _Search(
+    return _PlaneSearch(
         places,
         cells.make_plan(places),
         at[first],
@@ -144,7 +144,7 @@ def _prepare(problem: Problem) -> _Search | None:
     )
 
 
-def _start(search: _Search) -> PlaneSearchState:
+def _start(search: _PlaneSearch) -> PlaneSearchState:
     """All planes, in three cells."""
     weights, root = search.places.weights, cells.root(search.places, search.base)
     own, other = np.maximum(weights, 0).sum(), np.maximum(-weights, 0).sum()
@@ -157,7 +157,7 @@ def _start(search: _Search) -> PlaneSearchState:
     )
 
 
-def _advance(search: _Search, state: PlaneSearchState) -> PlaneSearchState:
+def _advance(search: _PlaneSearch, state: PlaneSearchState) -> PlaneSearchState:
     """One step: divides the last of the waiting cells. With more work than is allowed, the state is
     useless.
     """
@@ -179,7 +179,9 @@ def _advance(search: _Search, state: PlaneSearchState) -> PlaneSearchState:
     return state._replace(waiting=waiting, leaves=leaves, best=best, work=work)
 
 
-def _take(waiting: tuple[Cells, ...], best: Known) -> tuple[Cells, tuple[Cells, ...]]:
+def _take(
+    waiting: tuple[PlaneCells, ...], best: Known
+) -> tuple[PlaneCells, tuple[PlaneCells, ...]]:
     """The last of the waiting cells, without those that are no longer needed; and the others."""
     rest, taken, num_rows_left = list(waiting), [], _ROWS_AT_ONCE
     while rest and num_rows_left > 0:
@@ -194,13 +196,13 @@ def _take(waiting: tuple[Cells, ...], best: Known) -> tuple[Cells, tuple[Cells, 
     return cells.join(taken), tuple(rest)
 
 
-def _joined(leaves: tuple[Cells, ...], best: Known) -> Cells:
+def _joined(leaves: tuple[PlaneCells, ...], best: Known) -> PlaneCells:
     """The leaves that may contain a plane that loses at most as much as the best one."""
     found = cells.join(list(leaves))
     return found.chosen(found.bound <= best.loss)
 
 
-def _stop(search: _Search, state: PlaneSearchState) -> Stopped:
+def _stop(search: _PlaneSearch, state: PlaneSearchState) -> Stopped:
     normal, offset = state.best.plane[:3], state.best.plane[3]
     heights = search.places.points @ normal - offset
     return Stopped(
@@ -211,7 +213,7 @@ def _stop(search: _Search, state: PlaneSearchState) -> Stopped:
     )
 
 
-def _list_axes(search: _Search, state: PlaneSearchState) -> Promising | None:
+def _list_axes(search: _PlaneSearch, state: PlaneSearchState) -> Promising | None:
     """The axes of the leaves, which contain the arcs of all optimal classes; None for most axes."""
     leaves = _joined(state.leaves, state.best)
     num_axes, num_entries = search.num_axes, len(search.places.weights)
@@ -229,7 +231,7 @@ def _list_axes(search: _Search, state: PlaneSearchState) -> Promising | None:
     return Promising(axes, int(state.best.loss))
 
 
-def _list_pairs(places: Places, plan: Plan, leaves: Cells) -> np.ndarray:
+def _list_pairs(places: Places, plan: HalvingPlan, leaves: PlaneCells) -> np.ndarray:
     """The pairs of a centre and a second place whose arcs may intersect leaves, encoded as
     centre (N + 1) + place; int64.
     """
@@ -238,7 +240,7 @@ def _list_pairs(places: Places, plan: Plan, leaves: Cells) -> np.ndarray:
     return np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
 
 
-def _pairs_of(places: Places, plan: Plan, leaves: Cells) -> np.ndarray:
+def _pairs_of(places: Places, plan: HalvingPlan, leaves: PlaneCells) -> np.ndarray:
     undecided = leaves.rows[leaves.rows != places.void].astype(np.int64)
     cell = np.repeat(np.arange(len(leaves.num_undecided)), leaves.num_undecided)
     is_centre = places.is_centre[undecided]

@@ -18,7 +18,7 @@ from jboost.base.types import Array
 from jboost.pair.arguments import checksums_of
 from jboost.pair.branch_and_bound import BranchAndBoundInfo
 from jboost.pair.space import plane, visits
-from jboost.pair.space.problem import Problem, encode
+from jboost.pair.space.problem import PlaneProblem, encode
 from jboost.pair.space.search import PlaneSearchState, Stopped, lower_bound, promising_axes
 from jboost.pair.space.sweep import Axes, bound_all, list_axes
 from jboost.pair.sweep import SweepConfig
@@ -187,7 +187,7 @@ def _watch(
 
 
 @jax.jit
-def _read(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[Problem, Array]:
+def _read(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[PlaneProblem, Array]:
     """The problem, and the unit of its integer weights."""
     problem, encoding = encode(points, labels, weights, mask)
     return problem, encoding.weight_unit
@@ -236,7 +236,7 @@ def _draw_stopped(
 
 
 def _best_about(
-    problem: Problem,
+    problem: PlaneProblem,
     encoding: Encoding,
     axes: Axes,
     least_elsewhere: Array,
@@ -265,7 +265,7 @@ def _best_about(
 
 
 def _draw(
-    problem: Problem,
+    problem: PlaneProblem,
     encoding: Encoding,
     best: Incumbent,
     bound: Array,

@@ -18,7 +18,7 @@ from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.pair import sweep
 from jboost.pair.space.axes import look_along
-from jboost.pair.space.problem import Problem, list_places
+from jboost.pair.space.problem import PlaneProblem, list_places
 from jboost.pair.sweep import SweepConfig, Turn
 
 
@@ -63,14 +63,14 @@ class ListedAxes(NamedTuple):
 Axes = AllAxes | ListedAxes
 
 
-def list_axes(problem: Problem) -> AllAxes:
+def list_axes(problem: PlaneProblem) -> AllAxes:
     """The axes, one centre after the other."""
     centres, num_centres = list_places(problem.points, problem.own)
     seconds, num_seconds = list_places(problem.points, problem.live)
     return AllAxes(centres, seconds, num_seconds, num_centres * num_seconds)
 
 
-class _View(NamedTuple):
+class _AxisView(NamedTuple):
     """The half turn of a plane about an axis, with the cheaper tilt."""
 
     turn: Turn
@@ -85,24 +85,24 @@ class _Projected(NamedTuple):
     doubt: Array  # [] integer, the weight of points whose direction is uncertain by rounding
 
 
-def _project(problem: Problem, centre: Array, second: Array) -> _Projected:
+def _project(problem: PlaneProblem, centre: Array, second: Array) -> _Projected:
     axis = look_along(problem, centre, second)
     around = sweep.look_from(axis.flat, jnp.zeros(2, problem.points.dtype))
     radial = around.radial._replace(at_centre=jnp.min(axis.tilts))
     return _Projected(around._replace(radial=radial), axis.straight, axis.doubt)
 
 
-def _turned(projected: _Projected) -> _View:
-    """The `_View` of an axis whose keys are sorted."""
+def _turned(projected: _Projected) -> _AxisView:
+    """The `_AxisView` of an axis whose keys are sorted."""
     turn, index = sweep.in_order(projected.round)
     straight = numerics.take(projected.straight, index)
     plain = jnp.concatenate(
         [jnp.zeros(1, bool), (straight[1:] == straight[:-1]) & (straight[1:] > 0)]
     )
-    return _View(turn, plain)
+    return _AxisView(turn, plain)
 
 
-def _possible_loss(view: _View) -> Array:
+def _possible_loss(view: _AxisView) -> Array:
     """The least loss over all orders within the uncertain runs. Points that certainly have the same
     direction are passed together.
     """
@@ -122,7 +122,7 @@ def _possible_loss(view: _View) -> Array:
     return sweep.least_loss(turn, rises - of_runs[0] - falls, rises - (falls - of_runs[1]))
 
 
-def _bound_axes(problem: Problem, axes: Axes, index: Array, num_parts: int) -> Array:
+def _bound_axes(problem: PlaneProblem, axes: Axes, index: Array, num_parts: int) -> Array:
     centres, seconds = axes.ends(index)
     projected = jax.vmap(_project, in_axes=(None, 0, 0))(problem, centres, seconds)
     views = jax.vmap(_turned)(
@@ -144,7 +144,7 @@ def _bound_axes(problem: Problem, axes: Axes, index: Array, num_parts: int) -> A
     return jnp.where(is_axis, lower, jnp.iinfo(lower.dtype).max)
 
 
-def bound_all(problem: Problem, axes: Axes, config: SweepConfig) -> Array:
+def bound_all(problem: PlaneProblem, axes: Axes, config: SweepConfig) -> Array:
     """Lower bounds of the loss around axes, [capacity of the axes], computed in chunks. An entry
     without an axis has the largest integer.
 

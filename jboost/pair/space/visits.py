@@ -19,14 +19,14 @@ from jboost.geometry.hulls import HullDistance
 from jboost.pair.space import hulls
 from jboost.pair.space.axes import Axis, look_along
 from jboost.pair.space.enumeration import reach, visit_by_bound
-from jboost.pair.space.problem import Problem
+from jboost.pair.space.problem import PlaneProblem
 from jboost.pair.space.sweep import Axes
 from jboost.pair.sweep import look_around
 from jboost.pair.sweep.visits import Chosen, Incumbent
 from jboost.pair.types import Fat
 
 
-class _Classes(NamedTuple):
+class _AxisClasses(NamedTuple):
     """All classes of one axis, [2 tilts, 2 orientations, n intervals] flattened."""
 
     axis: Axis
@@ -37,7 +37,7 @@ class _Classes(NamedTuple):
     off_axis: Array  # [n] bool
 
 
-def best_constant(problem: Problem) -> Incumbent:
+def best_constant(problem: PlaneProblem) -> Incumbent:
     """The better of the two constant classifiers, the one that keeps the own class if they tie."""
     own_weight = numerics.masked_sum(problem.weights, problem.own)
     other_weight = numerics.masked_sum(problem.weights, problem.live & ~problem.own)
@@ -51,7 +51,7 @@ def best_constant(problem: Problem) -> Incumbent:
 
 
 def visit_axes(
-    problem: Problem, axes: Axes, bounds: Array, *, all_optima: bool, fat: Fat
+    problem: PlaneProblem, axes: Axes, bounds: Array, *, all_optima: bool, fat: Fat
 ) -> Incumbent:
     """The optimum, from lower bounds of the loss around every axis. If `problem.is_exact` is False,
     it is the best separator that is certain to attain its loss.
@@ -65,10 +65,10 @@ def visit_axes(
         flipped.
     """
 
-    def open_classes(place: Array) -> _Classes:
+    def open_classes(place: Array) -> _AxisClasses:
         return _open_classes(problem, *axes.ends(place))
 
-    def separate(place: Array, classes: _Classes, chosen: Chosen) -> Incumbent:
+    def separate(place: Array, classes: _AxisClasses, chosen: Chosen) -> Incumbent:
         centre, _ = axes.ends(place)
         return _fat_separator(problem, centre, classes, chosen, fat)
 
@@ -78,7 +78,7 @@ def visit_axes(
     )
 
 
-def _open_classes(problem: Problem, centre: Array, second: Array) -> _Classes:
+def _open_classes(problem: PlaneProblem, centre: Array, second: Array) -> _AxisClasses:
     axis = look_along(problem, centre, second)
     flat, origin = axis.flat, jnp.zeros(2, problem.points.dtype)
     radial = look_around(flat, origin)
@@ -97,7 +97,7 @@ def _open_classes(problem: Problem, centre: Array, second: Array) -> _Classes:
     other = problem.live & ~problem.own & radial.off_centre
     squared = jnp.where(other, _squared_distances(problem, centre), jnp.inf)[order.index]
     bounds = reach(squared, upper[order.index])
-    return _Classes(
+    return _AxisClasses(
         axis,
         losses.reshape(-1),
         jnp.concatenate([bounds, bounds]),
@@ -107,12 +107,12 @@ def _open_classes(problem: Problem, centre: Array, second: Array) -> _Classes:
     )
 
 
-def _squared_distances(problem: Problem, centre: Array) -> Array:
+def _squared_distances(problem: PlaneProblem, centre: Array) -> Array:
     offset = problem.metric - problem.metric[centre][None]
     return hulls.dot(offset, offset)
 
 
-def _own_side(classes: _Classes, chosen: Array) -> Array:
+def _own_side(classes: _AxisClasses, chosen: Array) -> Array:
     """Which points [n] lie on the own side of the planes of one class."""
     size = classes.upper.shape[0]
     tilted_back, own_on_right, rank = chosen >= 2 * size, (chosen // size) % 2 == 1, chosen % size
@@ -121,7 +121,7 @@ def _own_side(classes: _Classes, chosen: Array) -> Array:
     return jnp.where(classes.off_axis, on_left != own_on_right, ~fallen)
 
 
-def fat_split(problem: Problem, on_own_side: Array, loss: Array, fat: Fat) -> Incumbent:
+def fat_split(problem: PlaneProblem, on_own_side: Array, loss: Array, fat: Fat) -> Incumbent:
     """The bisector of the hulls on the two sides of a split [n] bool, with a loss that is known."""
     first, second = _sides(problem, on_own_side, fat)
     start = numerics.first_true(first), numerics.first_true(second)
@@ -137,7 +137,7 @@ def fat_split(problem: Problem, on_own_side: Array, loss: Array, fat: Fat) -> In
     return _incumbent(loss, is_constant, on_own_side, hull)
 
 
-def _sides(problem: Problem, on_own_side: Array, fat: Fat) -> tuple[Array, Array]:
+def _sides(problem: PlaneProblem, on_own_side: Array, fat: Fat) -> tuple[Array, Array]:
     """The points [n] on the own and on the other side on which the margin is measured."""
     kept = problem.live & (on_own_side == problem.own)
     counted = problem.live if fat == "flipped" else kept
@@ -157,7 +157,7 @@ def _incumbent(
 
 
 def _fat_separator(
-    problem: Problem, centre: Array, classes: _Classes, chosen: Chosen, fat: Fat
+    problem: PlaneProblem, centre: Array, classes: _AxisClasses, chosen: Chosen, fat: Fat
 ) -> Incumbent:
     """The bisector of the hulls on the two sides of one class. If its margin is at most the floor,
     the returned margin is any number up to the floor.

@@ -27,7 +27,7 @@ from jax import lax
 from jboost.base import check, devices, loops, meshes, numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry import angular
-from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.instance import LineInstance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Turn(NamedTuple):
     ends: Array  # [n] bool, the last points of runs of joined points
 
 
-def look_around(instance: Instance, centre: Array) -> Radial:
+def look_around(instance: LineInstance, centre: Array) -> Radial:
     """The loss of a line through a centre [2] before it turns, and the change of the loss when it
     passes each point.
     """
@@ -144,7 +144,7 @@ class Round(NamedTuple):
     keys: angular.Keys
 
 
-def look_from(instance: Instance, centre: Array) -> Round:
+def look_from(instance: LineInstance, centre: Array) -> Round:
     """The `Round` of a centre [2]."""
     radial = look_around(instance, centre)
     return Round(radial, angular.half_turn_keys(instance.points, centre, radial.off_centre))
@@ -171,7 +171,9 @@ def sorted_in_parts(around: Round, num_parts: int) -> Round:
     return around._replace(keys=angular.Keys(tuple(jnp.concatenate(word) for word in words)))
 
 
-def _bound_places(instance: Instance, places: Array, num_parts: int, exact_angles: bool) -> Array:
+def _bound_places(
+    instance: LineInstance, places: Array, num_parts: int, exact_angles: bool
+) -> Array:
     rounds = jax.vmap(look_from, in_axes=(None, 1))(
         instance, numerics.take(instance.points, places)
     )
@@ -182,7 +184,7 @@ def _bound_places(instance: Instance, places: Array, num_parts: int, exact_angle
 
 
 def bound_centres(
-    instance: Instance,
+    instance: LineInstance,
     centres: Array,
     num_centres: Array,
     config: SweepConfig,
@@ -214,7 +216,7 @@ def bound_centres(
         num_centres - lax.iota(num_centres.dtype, num_devices) + num_devices - 1
     ) // num_devices
 
-    def own_share(shares: Array, counts: Array, instance: Instance) -> Array:
+    def own_share(shares: Array, counts: Array, instance: LineInstance) -> Array:
         return _bound_share(instance, shares[0], counts[0], config, exact_angles)[None]
 
     bounds: Array = meshes.over_devices(own_share, (shares, counts), (instance,))
@@ -222,7 +224,11 @@ def bound_centres(
 
 
 def _bound_share(
-    instance: Instance, centres: Array, num_centres: Array, config: SweepConfig, exact_angles: bool
+    instance: LineInstance,
+    centres: Array,
+    num_centres: Array,
+    config: SweepConfig,
+    exact_angles: bool,
 ) -> Array:
     """`bound_centres` on one device, chunk by chunk."""
     capacity, size = centres.shape[0], instance.points.shape[1]
@@ -258,7 +264,7 @@ def divide_work(capacity: int, num_points: int, config: SweepConfig) -> tuple[in
     ) * num_parts, num_parts
 
 
-def list_centres(instance: Instance, *, capacity: int | None = None) -> tuple[Array, Array]:
+def list_centres(instance: LineInstance, *, capacity: int | None = None) -> tuple[Array, Array]:
     """One point index for every distinct position of the own class, [capacity] int32, and the
     number of these positions.
 

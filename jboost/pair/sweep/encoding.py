@@ -14,7 +14,7 @@ from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.geometry.linear import certain_signs, score_points
 from jboost.pair.sweep.instance import (
-    Instance,
+    LineInstance,
     bound_loss,
     is_kept_by_cast,
     is_valid,
@@ -26,7 +26,7 @@ from jboost.pair.sweep.line import Line
 from jboost.pair.types import Separator
 
 
-class Examples(NamedTuple):
+class UnscaledExamples(NamedTuple):
     """The valid examples before the points are scaled. The smaller class is the own class."""
 
     points: Array  # [n, d] in the float type of the search, 0 where not live
@@ -63,7 +63,7 @@ def pad_rows(size: int, *arrays: Array) -> list[Array]:
 
 def encode(
     points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dtype
-) -> tuple[Instance, Encoding]:
+) -> tuple[LineInstance, Encoding]:
     """The problem in the plane: points scaled by powers of two, integer weights, and the smaller
     class as the own one.
     """
@@ -74,7 +74,7 @@ def encode(
 
 def read(
     points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dtype
-) -> tuple[Examples, Encoding]:
+) -> tuple[UnscaledExamples, Encoding]:
     """The valid examples, and the data that convert a result to the units of the input."""
     valid = is_valid(points, labels, weights, mask)
     usable = mask & valid
@@ -98,7 +98,9 @@ def read(
         valid=valid,
         faithful=is_kept_by_cast(points, real),
     )
-    return Examples(points.astype(real) + jnp.zeros((), real), own, usable, integers), encoding
+    return UnscaledExamples(
+        points.astype(real) + jnp.zeros((), real), own, usable, integers
+    ), encoding
 
 
 def certify(

@@ -17,7 +17,7 @@ from jboost.base.types import Array
 from jboost.geometry import angular
 
 
-class Instance(NamedTuple):
+class LineInstance(NamedTuple):
     """The input of the sweep: scaled points, integer weights, own class and other class."""
 
     # [2, n], |x| <= 2^grid_bits. Each axis has its own scale, because angular order does not depend
@@ -70,13 +70,13 @@ _MOST_BINADES = {4: 40, 8: 400}
 
 def scale_points(
     points: Array, own: Array, live: Array, weights: Array
-) -> tuple[Instance, Array, Array]:
+) -> tuple[LineInstance, Array, Array]:
     """The problem in scaled coordinates, the unit of the metric coordinates, which is a power of
     two, and whether no underflow occurs.
     """
     bits = angular.grid_bits(points.dtype, points.shape[0])
     scaled, metric, unit, faithful = scale_axes(points, bits, _MOST_BINADES[points.dtype.itemsize])
-    return Instance(scaled.T, metric.T, own, live, weights, is_integer(scaled)), unit, faithful
+    return LineInstance(scaled.T, metric.T, own, live, weights, is_integer(scaled)), unit, faithful
 
 
 def scale_axes(points: Array, bits: int, most_binades: int) -> tuple[Array, Array, Array, Array]:

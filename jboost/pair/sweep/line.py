@@ -15,7 +15,7 @@ from jax import lax
 from jboost.base import numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry import exact, fractions
-from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.instance import LineInstance
 from jboost.pair.sweep.visits import Incumbent
 from jboost.pair.types import Fat
 
@@ -30,7 +30,7 @@ class Line(NamedTuple):
 
 
 def draw_line(
-    instance: Instance,
+    instance: LineInstance,
     best: Incumbent,
     own_is_positive: Array,
     fat: Fat,
@@ -139,7 +139,7 @@ def _height(normal: Array, points: Array, origin: Array) -> exact.Wide:
     return exact.wide_add(*(exact.Wide(along.hi[axis], along.lo[axis]) for axis in range(2)))
 
 
-def misclassified(instance: Instance, positive: Array, line: Line, unit: Array) -> Array:
+def misclassified(instance: LineInstance, positive: Array, line: Line, unit: Array) -> Array:
     """The points that are not strictly on their side of a line in the units of the data, [n] bool,
     by the score as float64 arithmetic computes it.
     """

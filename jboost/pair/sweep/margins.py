@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jboost.base import numerics, reduce, sequences
 from jboost.base.types import Array
 from jboost.geometry.angular import HalfTurnOrder
-from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.instance import LineInstance
 
 # Angles are numbers from -4 to 8, see `_full_turn`. Their rounding errors are less than this many
 # units of eps.
@@ -57,14 +57,14 @@ class Limits(NamedTuple):
     reached: Array
 
 
-class _Limit(NamedTuple):
+class _AngleLimit(NamedTuple):
     """The strongest limit that kept points of the other class set to the directions of a class."""
 
     angle: Array  # infinite if there is no such point
     place: Array  # int32, the event of the point; negative if it is of the turn before
 
 
-def limit_directions(instance: Instance, places: Array, view: View, gap: Array) -> Limits:
+def limit_directions(instance: LineInstance, places: Array, view: View, gap: Array) -> Limits:
     """The limits of strips of width `gap` with an edge through a centre, for all classes.
 
     A kept point of the other class has its event in the half turn before the class. Points with
@@ -110,7 +110,7 @@ def _angles_behind(first: Array, second: Array, is_around: Array) -> tuple[Array
 
 
 def bound_margins(
-    instance: Instance, places: Array, view: View, limits: Limits, is_open: Array
+    instance: LineInstance, places: Array, view: View, limits: Limits, is_open: Array
 ) -> Array:
     """Upper bounds [w, 2n] of the margins of the open classes, and -inf for the others. They hold
     for classes of least loss.
@@ -132,7 +132,7 @@ def bound_margins(
 
 
 def _bounds(
-    instance: Instance, places: Array, view: View, limits: Limits, row: Array, number: Array
+    instance: LineInstance, places: Array, view: View, limits: Limits, row: Array, number: Array
 ) -> Array:
     """Bounds [b] of the margins of the classes of these rows and numbers, [b] each."""
     centre, size = numerics.take(places, row), view.upper.shape[1]
@@ -158,7 +158,7 @@ def _bounds(
 
 
 def _nearer_own(
-    instance: Instance, centre: Array, point: Array, moves_right: Array, prefers_begin: Array
+    instance: LineInstance, centre: Array, point: Array, moves_right: Array, prefers_begin: Array
 ) -> Array:
     """An own point that each class keeps and that ends the interval of its directions; the centre
     if there is none. The events at the beginning and at the end are given, [2, b].
@@ -196,7 +196,7 @@ def _next_event(view: View, row: Array, number: Array) -> Array:
     return jnp.where(goes_on, number + 1, jnp.where(is_first_half, size, 0))
 
 
-def _is_kept(limit: _Limit, number: Array, size: int) -> Array:
+def _is_kept(limit: _AngleLimit, number: Array, size: int) -> Array:
     """Whether classes keep the points of their limits."""
     return (limit.place > number - size) & (limit.place <= number) & jnp.isfinite(limit.angle)
 
@@ -243,7 +243,7 @@ def _limits_of_all(reached: Array) -> tuple[Array, Array]:
     return begin, -end
 
 
-def _limits_of(limits: Limits, row: Array, number: Array) -> tuple[_Limit, _Limit]:
+def _limits_of(limits: Limits, row: Array, number: Array) -> tuple[_AngleLimit, _AngleLimit]:
     """`_limits_of_all` for the classes [b] of these rows and numbers, with the points."""
     num_events = limits.angle.shape[1]
     size, values = num_events // 2, limits.reached.reshape(-1)
@@ -261,15 +261,19 @@ def _limits_of(limits: Limits, row: Array, number: Array) -> tuple[_Limit, _Limi
     place, back = sequences.first_reaching(values, start, num_events, jnp.stack(wanted))
     place_of_end = num_events - 1 - back
     return (
-        _Limit(jnp.maximum(forwards, largest - 4), jnp.where(in_turn, place, place - num_events)),
-        _Limit(
+        _AngleLimit(
+            jnp.maximum(forwards, largest - 4), jnp.where(in_turn, place, place - num_events)
+        ),
+        _AngleLimit(
             -jnp.maximum(angle, of_turn),
             jnp.where(is_earlier & is_first_half, place_of_end - num_events, place_of_end),
         ),
     )
 
 
-def _distance(instance: Instance, centre: Array, own: Array, first: Array, last: Array) -> Array:
+def _distance(
+    instance: LineInstance, centre: Array, own: Array, first: Array, last: Array
+) -> Array:
     """The distances [b], rounded up, between two segments that do not intersect: from the centre to
     a point, and between two other points.
     """

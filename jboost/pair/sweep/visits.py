@@ -24,7 +24,7 @@ from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry import angular, hulls
 from jboost.pair.sweep.brackets import Radial, SweepConfig, look_from, sorted_in_parts
-from jboost.pair.sweep.instance import Instance
+from jboost.pair.sweep.instance import LineInstance
 from jboost.pair.sweep.margins import View, bound_margins, limit_directions
 from jboost.pair.types import Fat
 
@@ -56,7 +56,7 @@ class Chosen(NamedTuple):
     floor: Array  # [] margins up to this one need not be computed exactly
 
 
-class _Search(NamedTuple):
+class _SweepSearch(NamedTuple):
     """The state of the loop: an entry for each centre, and the best result so far."""
 
     lower: Array  # [c] integer, a lower bound of the loss
@@ -68,7 +68,7 @@ class _Search(NamedTuple):
     best: Incumbent
 
 
-def best_constant(instance: Instance) -> Incumbent:
+def best_constant(instance: LineInstance) -> Incumbent:
     """The better of the two constant classifiers, the one that keeps the own class if they tie."""
     own_weight, other_weight = class_weights(instance)
     keeps_own = other_weight <= own_weight
@@ -81,7 +81,7 @@ def best_constant(instance: Instance) -> Incumbent:
     )
 
 
-def class_weights(instance: Instance) -> tuple[Array, Array]:
+def class_weights(instance: LineInstance) -> tuple[Array, Array]:
     """The weight of the own class, and of the other one."""
     nothing = jnp.zeros((), instance.weights.dtype)
     own, other = (
@@ -92,7 +92,7 @@ def class_weights(instance: Instance) -> tuple[Array, Array]:
 
 
 def visit_centres(
-    instance: Instance,
+    instance: LineInstance,
     centres: Array,
     bounds: Array,
     *,
@@ -114,7 +114,7 @@ def visit_centres(
     config = (config or SweepConfig()).resolved()
     width, num_parts = _divide_steps(instance, centres, config) if all_optima else (1, 1)
 
-    def step(search: _Search) -> _Search:
+    def step(search: _SweepSearch) -> _SweepSearch:
         best = search.best
         rank = _most_promising(search, width)
         places = numerics.take(centres, rank)
@@ -148,9 +148,9 @@ def visit_centres(
             for field, new in fields
         )
         after = loops.cond(better, lambda: candidate, lambda: best)
-        return _Search(lower, ceiling, cursor, floor, after)
+        return _SweepSearch(lower, ceiling, cursor, floor, after)
 
-    def unfinished(search: _Search) -> Array:
+    def unfinished(search: _SweepSearch) -> Array:
         is_open = search.lower < search.best.loss
         if all_optima:
             is_open |= (
@@ -163,7 +163,7 @@ def visit_centres(
     return loops.while_loop(unfinished, step, _start(instance, bounds, all_optima)).best
 
 
-def _divide_steps(instance: Instance, centres: Array, config: SweepConfig) -> tuple[int, int]:
+def _divide_steps(instance: LineInstance, centres: Array, config: SweepConfig) -> tuple[int, int]:
     """The number of centres of a step, and the number of parts in which they are sorted."""
     assert config.chunk_pairs is not None
     assert config.parallel_sorts is not None
@@ -175,13 +175,13 @@ def _divide_steps(instance: Instance, centres: Array, config: SweepConfig) -> tu
     return width // num_parts * num_parts, num_parts
 
 
-def _start(instance: Instance, bounds: Array, all_optima: bool) -> _Search:
+def _start(instance: LineInstance, bounds: Array, all_optima: bool) -> _SweepSearch:
     real = instance.metric.dtype
     # Neighbouring centres often have similar margins. Different ceilings spread the first steps.
     unknown = jnp.full(bounds.shape, jnp.inf, real)
     if all_optima:
         unknown = numerics.spread(bounds.shape[0], real) * (jnp.finfo(real).max / 4)
-    return _Search(
+    return _SweepSearch(
         bounds,
         unknown,
         jnp.full(bounds.shape, -1, jnp.int32),
@@ -190,7 +190,7 @@ def _start(instance: Instance, bounds: Array, all_optima: bool) -> _Search:
     )
 
 
-def _most_promising(search: _Search, width: int) -> Array:
+def _most_promising(search: _SweepSearch, width: int) -> Array:
     """The ranks [w] of the centres of least bound of the loss, and then of largest ceiling."""
     rank = lax.iota(jnp.int32, search.lower.shape[0])
     return lax.sort((search.lower, -search.ceiling, rank), num_keys=3)[2][:width]
@@ -201,7 +201,7 @@ def _least_gain(best: Incumbent) -> Array:
     return best.margin * (1 + _TIED * float(jnp.finfo(best.margin.dtype).eps))
 
 
-def _open_classes(instance: Instance, places: Array, num_parts: int) -> tuple[View, Array]:
+def _open_classes(instance: LineInstance, places: Array, num_parts: int) -> tuple[View, Array]:
     """The points around centres [w] in exact order, fields [w, ...], and the losses [w, 2n] of all
     open classes: first those with the own class on the left, then those with it on the right. The
     loss is the largest integer where there is no class.
@@ -231,8 +231,8 @@ def _open_classes(instance: Instance, places: Array, num_parts: int) -> tuple[Vi
 
 
 def _margins_left(
-    instance: Instance,
-    search: _Search,
+    instance: LineInstance,
+    search: _SweepSearch,
     rank: Array,
     places: Array,
     views: View,
@@ -260,13 +260,13 @@ def _margins_left(
     return jnp.where(is_open & ~((old_gap == gap) & is_before), margins, -jnp.inf)
 
 
-def _squared_distances(instance: Instance, centre: Array) -> Array:
+def _squared_distances(instance: LineInstance, centre: Array) -> Array:
     dx, dy = instance.metric - numerics.take(instance.metric, centre)[:, None]
     return dx * dx + dy * dy
 
 
 def _fat_separator(
-    instance: Instance, centre: Array, view: View, chosen: Chosen, fat: Fat
+    instance: LineInstance, centre: Array, view: View, chosen: Chosen, fat: Fat
 ) -> Incumbent:
     """The bisector of the hulls on the two sides of one open class. If its margin is at most the
     floor, the returned margin is any number up to the floor.

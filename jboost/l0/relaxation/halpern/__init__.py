@@ -14,9 +14,19 @@ Three vectors of pairs are stored: v, its anchor, and the best proven v. T v is 
 each pass that needs it.
 """
 
-from jboost.l0.relaxation.halpern.iteration import State
+from jboost.l0.relaxation.halpern.iteration import HalpernState
 from jboost.l0.relaxation.halpern.method import gap, init, is_stalled, step
 from jboost.l0.relaxation.halpern.program import num_cuts, sums_of, unscaled
 from jboost.l0.relaxation.halpern.proof import prove
 
-__all__ = ["State", "gap", "init", "is_stalled", "num_cuts", "prove", "step", "sums_of", "unscaled"]
+__all__ = [
+    "HalpernState",
+    "gap",
+    "init",
+    "is_stalled",
+    "num_cuts",
+    "prove",
+    "step",
+    "sums_of",
+    "unscaled",
+]

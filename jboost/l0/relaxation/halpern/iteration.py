@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jboost.base.types import Array
 from jboost.l0.relaxation import pair_blocks
 from jboost.l0.relaxation.halpern.program import (
-    Program,
+    HalpernProgram,
     back_product,
     dot,
     norm_of,
@@ -18,12 +18,12 @@ from jboost.l0.relaxation.halpern.program import (
     small_rows,
     unscaled,
 )
-from jboost.l0.relaxation.pair_blocks import Block, Layout, Sums
+from jboost.l0.relaxation.pair_blocks import Block, PairLayout, Sums
 from jboost.l0.types import Primal
 from jboost.projections import projection_capped_simplex
 
 
-class Point(NamedTuple):
+class HalpernPoint(NamedTuple):
     """A scaled point without the duals of the cuts."""
 
     primal: Primal
@@ -42,13 +42,13 @@ class Best(NamedTuple):
     lower: Array  # []
 
 
-class State(NamedTuple):
+class HalpernState(NamedTuple):
     """The state between two checks."""
 
-    point: Point
+    point: HalpernPoint
     pairs: Array  # [P, O, Q] scaled duals of the cuts
     sums: Sums  # of `pairs`
-    anchor: Point
+    anchor: HalpernPoint
     anchor_pairs: Array  # [P, O, Q]
     norm: Array  # [] lower bound on the largest singular value
     direction: Primal  # approximate singular vector of it
@@ -67,7 +67,7 @@ class State(NamedTuple):
     marked_at: Array  # [] int32 number of iterations at that time
 
 
-class Move(NamedTuple):
+class HalpernStep(NamedTuple):
     """The data from which T computes the duals of the cuts: the dual step and the extrapolated
     primal point, times the factor of the cuts.
     """
@@ -79,8 +79,10 @@ class Move(NamedTuple):
     by_column: Array  # [Q]
 
 
-def mapped_point(program: Program, state: State, layout: Layout, size: Array) -> tuple[Point, Move]:
-    """T z without the duals of the cuts, and the `Move` that computes those."""
+def mapped_point(
+    program: HalpernProgram, state: HalpernState, layout: PairLayout, size: Array
+) -> tuple[HalpernPoint, HalpernStep]:
+    """T z without the duals of the cuts, and the `HalpernStep` that computes those."""
     instance, scaling = program.instance, program.scaling
     point, factor = state.point, scaling.columns
     slope = back_product(
@@ -115,8 +117,8 @@ def mapped_point(program: Program, state: State, layout: Layout, size: Array) ->
     margins, orders = small_rows(program, ahead)
     least = jnp.where(program.is_real, scaling.margins * instance.margin, 0.0)
     by_row, by_column = pair_blocks.of_ends(scaling.cuts * ahead.slacks, layout)
-    move = Move(rise, scaling.cuts, scaling.cuts * ahead.selected, by_row, by_column)
-    return Point(
+    move = HalpernStep(rise, scaling.cuts, scaling.cuts * ahead.selected, by_row, by_column)
+    return HalpernPoint(
         primal,
         jnp.maximum(point.margins + rise * (least - margins), 0.0),
         jnp.maximum(point.orders - rise * orders, 0.0),
@@ -129,12 +131,14 @@ def trial_of(block: Block, pairs: Array, move: Any, by_row: Array) -> Array:
     return jnp.where(block.is_cut, jnp.maximum(pairs + move.step * missing, 0.0), 0.0)
 
 
-def without_rows(move: Move) -> Move:
+def without_rows(move: HalpernStep) -> HalpernStep:
     """The move without the values by row, which a sweep passes separately."""
     return move._replace(by_row=jnp.zeros((0,), move.step.dtype))
 
 
-def iterate(program: Program, state: State, layout: Layout, size: Array) -> State:
+def iterate(
+    program: HalpernProgram, state: HalpernState, layout: PairLayout, size: Array
+) -> HalpernState:
     """One reflected Halpern iteration: one pass over the pairs."""
     mapped, move = mapped_point(program, state, layout, size)
     share = 1 / (state.num_since + 2).astype(size.dtype)
@@ -170,7 +174,7 @@ def iterate(program: Program, state: State, layout: Layout, size: Array) -> Stat
     )
 
 
-class Measured(NamedTuple):
+class MeasuredStep(NamedTuple):
     """The distances that z and T z have moved, and the sums of T v."""
 
     primal_error: Array  # [] |T x - x|
@@ -181,7 +185,13 @@ class Measured(NamedTuple):
     sums: Sums  # of T v
 
 
-def measure(program: Program, state: State, layout: Layout, mapped: Point, move: Move) -> Measured:
+def measure(
+    program: HalpernProgram,
+    state: HalpernState,
+    layout: PairLayout,
+    mapped: HalpernPoint,
+    move: HalpernStep,
+) -> MeasuredStep:
     """Measures T z in one pass over the pairs, without changing the state."""
 
     def body(block: Block, _: Any, read: Any, by_row: Array, move: Any) -> Any:
@@ -209,6 +219,6 @@ def measure(program: Program, state: State, layout: Layout, mapped: Point, move:
         jnp.sqrt(dot(part[1:], part[1:]) + jnp.sum(squares))
         for part, squares in ((change, errors), (moved, moves))
     )
-    return Measured(
+    return MeasuredStep(
         norm_of(change.primal), dual_error, cross, norm_of(moved.primal), dual_moved, sums
     )

@@ -13,15 +13,15 @@ from jboost.l0.relaxation import certify, pair_blocks
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.relaxation.halpern.iteration import (
     Best,
-    Measured,
-    Point,
-    State,
+    HalpernPoint,
+    HalpernState,
+    MeasuredStep,
     iterate,
     mapped_point,
     measure,
 )
 from jboost.l0.relaxation.halpern.program import (
-    Program,
+    HalpernProgram,
     initial_weight,
     power_iterations,
     scale,
@@ -29,8 +29,8 @@ from jboost.l0.relaxation.halpern.program import (
     unscaled,
 )
 from jboost.l0.relaxation.halpern.proof import allow, prove_trial, store
-from jboost.l0.relaxation.pair_blocks import Layout
-from jboost.l0.types import Instance, Primal
+from jboost.l0.relaxation.pair_blocks import PairLayout
+from jboost.l0.types import Primal, RelaxationInstance
 
 # The criteria of a restart (Lu, Peng and Yang 2025, cuPDLPx, Section 3).
 _SUFFICIENT, _NECESSARY, _ARTIFICIAL = 0.2, 0.8, 0.36
@@ -45,7 +45,9 @@ _STALLED = 0.99
 _LEAST_STALLED = 4_000
 
 
-def _attained(instance: Instance, primal: Primal, max_pair_entries: int) -> tuple[Primal, Array]:
+def _attained(
+    instance: RelaxationInstance, primal: Primal, max_pair_entries: int
+) -> tuple[Primal, Array]:
     """A feasible point near this one, and its objective."""
     point, least = certify.on_grid(instance, primal)
     required = pair_cuts.search(instance, point.selected, point.slacks, max_pair_entries)
@@ -54,8 +56,12 @@ def _attained(instance: Instance, primal: Primal, max_pair_entries: int) -> tupl
 
 
 def check(
-    program: Program, state: State, layout: Layout, size: Array, max_pair_entries: int
-) -> State:
+    program: HalpernProgram,
+    state: HalpernState,
+    layout: PairLayout,
+    size: Array,
+    max_pair_entries: int,
+) -> HalpernState:
     """Proves both bounds at T z and restarts if a criterion holds. It takes four passes over the
     pairs and one search.
     """
@@ -87,14 +93,14 @@ def check(
     return _mark(_restarted(moved, mapped, measured, restarts, size), gap(instance, best))
 
 
-def gap(instance: Instance, best: Best) -> Array:
+def gap(instance: RelaxationInstance, best: Best) -> Array:
     """The gap relative to the larger of the upper bound and the largest weight."""
     return (best.upper - best.lower) / jnp.maximum(
         jnp.where(jnp.isfinite(best.upper), best.upper, 0.0), instance.unit
     )
 
 
-def _mark(state: State, gap: Array) -> State:
+def _mark(state: HalpernState, gap: Array) -> HalpernState:
     """The state with its gap, and with the time when the gap last fell substantially."""
     falls = ~(gap > _STALLED * state.marked_gap)
     marked_gap, marked_at = (
@@ -104,12 +110,12 @@ def _mark(state: State, gap: Array) -> State:
     return state._replace(gap=gap, marked_gap=marked_gap, marked_at=marked_at)
 
 
-def is_stalled(state: State) -> Array:
+def is_stalled(state: HalpernState) -> Array:
     """Whether the gap has not fallen for a long time, [] bool, as rounding prevents it."""
     return state.num_iterations - state.marked_at > jnp.maximum(state.marked_at, _LEAST_STALLED)
 
 
-def _error(measured: Measured, weight: Array, size: Array) -> Array:
+def _error(measured: MeasuredStep, weight: Array, size: Array) -> Array:
     """The fixed-point error |z - T z|_P for a primal weight."""
     square = (
         weight * measured.primal_error**2 + measured.dual_error**2 / weight
@@ -117,7 +123,9 @@ def _error(measured: Measured, weight: Array, size: Array) -> Array:
     return jnp.sqrt(jnp.maximum(square, 0.0))
 
 
-def _should_restart(state: State, measured: Measured, size: Array) -> tuple[Array, Array]:
+def _should_restart(
+    state: HalpernState, measured: MeasuredStep, size: Array
+) -> tuple[Array, Array]:
     """The fixed-point error, and whether to restart: it has fallen enough or the epoch is long."""
     error = _error(measured, state.primal_weight, size)
     restarts = (
@@ -132,8 +140,8 @@ def _should_restart(state: State, measured: Measured, size: Array) -> tuple[Arra
 
 
 def _restarted(
-    state: State, mapped: Point, measured: Measured, restarts: Array, size: Array
-) -> State:
+    state: HalpernState, mapped: HalpernPoint, measured: MeasuredStep, restarts: Array, size: Array
+) -> HalpernState:
     """The state after a restart from T z, whose pairs are stored already; unchanged if `restarts`
     is False.
     """
@@ -178,13 +186,13 @@ def _restarted(
 
 
 def init(
-    instance: Instance,
-    layout: Layout,
+    instance: RelaxationInstance,
+    layout: PairLayout,
     primal: Primal,
     weights: Array,
     pairs: Array,
     primal_weight: Array,
-) -> tuple[Program, State]:
+) -> tuple[HalpernProgram, HalpernState]:
     """The program, and the state before the first iteration at an unscaled point.
 
     Args:
@@ -197,11 +205,11 @@ def init(
     """
     cuts = pair_blocks.make_pairs(instance, layout)
     scaling = scale(instance, cuts, layout)
-    program = Program(
+    program = HalpernProgram(
         instance, cuts, scaling, jnp.arange(instance.weights.shape[0]) < instance.num_real
     )
     scaled = Primal(*(part / factor for part, factor in zip(primal, scaling.columns, strict=True)))
-    point = Point(scaled, weights / scaling.margins, jnp.zeros_like(instance.costs))
+    point = HalpernPoint(scaled, weights / scaling.margins, jnp.zeros_like(instance.costs))
     values, anchor_values = pairs, pairs
     zero, none = jnp.zeros((), values.dtype), jnp.zeros((), jnp.int32)
     infinite = zero + jnp.inf
@@ -210,7 +218,7 @@ def init(
     of_columns, of_examples = (
         numerics.spread(part.shape[0], values.dtype) for part in (scaled.selected, weights)
     )
-    state = State(
+    state = HalpernState(
         point=point,
         pairs=values,
         sums=sums_of(cuts, layout, values, weights.shape[0]),
@@ -236,8 +244,12 @@ def init(
 
 
 def step(
-    program: Program, state: State, layout: Layout, iterations: int, max_pair_entries: int
-) -> State:
+    program: HalpernProgram,
+    state: HalpernState,
+    layout: PairLayout,
+    iterations: int,
+    max_pair_entries: int,
+) -> HalpernState:
     """The iterations between two checks, and a check. The first call only checks the starting
     point.
     """

@@ -12,13 +12,13 @@ import jax.numpy as jnp
 from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.l0.relaxation import pair_blocks
-from jboost.l0.relaxation.pair_blocks import Block, Layout, Pairs, Sums
-from jboost.l0.types import Instance, Primal
+from jboost.l0.relaxation.pair_blocks import AllPairs, Block, PairLayout, Sums
+from jboost.l0.types import Primal, RelaxationInstance
 
 _SCALING_ROUNDS = 2
 
 
-class Scaling(NamedTuple):
+class HalpernScaling(NamedTuple):
     """The factors of variables and of rows. There is one factor for lambda, so that its projection
     stays Euclidean, and one for all cuts.
     """
@@ -29,12 +29,12 @@ class Scaling(NamedTuple):
     cuts: Array  # []
 
 
-class Program(NamedTuple):
+class HalpernProgram(NamedTuple):
     """The data that all iterations share."""
 
-    instance: Instance
-    pairs: Pairs
-    scaling: Scaling
+    instance: RelaxationInstance
+    pairs: AllPairs
+    scaling: HalpernScaling
     is_real: Array  # [m] bool
 
 
@@ -52,12 +52,12 @@ def norm_of(tree: Any) -> Array:
     return jnp.sqrt(dot(tree, tree))
 
 
-def unscaled(primal: Primal, scaling: Scaling) -> Primal:
+def unscaled(primal: Primal, scaling: HalpernScaling) -> Primal:
     """The unscaled variables."""
     return Primal(*(part * factor for part, factor in zip(primal, scaling.columns, strict=True)))
 
 
-def scale(instance: Instance, pairs: Pairs, layout: Layout) -> Scaling:
+def scale(instance: RelaxationInstance, pairs: AllPairs, layout: PairLayout) -> HalpernScaling:
     """Equilibration by 2-norms (Ruiz 2001). The longest cut determines the factor of all cuts, and
     the longest column of lambda that of all of lambda.
 
@@ -68,14 +68,14 @@ def scale(instance: Instance, pairs: Pairs, layout: Layout) -> Scaling:
     num_examples, num_columns = instance.margins.shape
     ones = jnp.ones((num_columns,), instance.costs.dtype)
     signs, one = jnp.abs(instance.margins), jnp.ones((), ones.dtype)
-    start = Scaling(
+    start = HalpernScaling(
         Primal(one, ones, jnp.ones_like(instance.weights)),
         jnp.ones_like(instance.weights),
         ones,
         one,
     )
 
-    def refine(_: Any, old: Scaling) -> Scaling:
+    def refine(_: Any, old: HalpernScaling) -> HalpernScaling:
         squares, weight = jax.tree.map(jnp.square, old), jnp.square(1 + instance.margin)
         sums = _sums_of_cuts(pairs, layout, num_examples)
         lengths = Primal(
@@ -91,12 +91,14 @@ def scale(instance: Instance, pairs: Pairs, layout: Layout) -> Scaling:
         )
         orders = sizes.coefficients + sizes.selected
         rows = (margins, orders, _longest_cut(pairs, layout, sizes))
-        return Scaling(columns, *(_balanced(*part) for part in zip(old[1:], rows, strict=True)))
+        return HalpernScaling(
+            columns, *(_balanced(*part) for part in zip(old[1:], rows, strict=True))
+        )
 
     found = loops.fori_loop(0, _SCALING_ROUNDS, refine, start)
     columns = Primal(*(found.cuts * part for part in found.columns))
     # All factors are multiplied so that the factor of the cuts is 1 and their duals are unscaled.
-    return Scaling(columns, found.margins / found.cuts, found.orders / found.cuts, one)
+    return HalpernScaling(columns, found.margins / found.cuts, found.orders / found.cuts, one)
 
 
 def _balanced(factors: Array, squares: Array) -> Array:
@@ -107,7 +109,7 @@ def _balanced(factors: Array, squares: Array) -> Array:
     return factors * jnp.where(norms > 0, 1 / jnp.sqrt(jnp.where(norms > 0, norms, 1.0)), 1.0)
 
 
-def _sums_of_cuts(pairs: Pairs, layout: Layout, num_examples: int) -> Sums:
+def _sums_of_cuts(pairs: AllPairs, layout: PairLayout, num_examples: int) -> Sums:
     """The numbers of cuts that count each hypothesis and that contain each example."""
 
     def body(block: Block, *_: Any) -> Any:
@@ -119,7 +121,7 @@ def _sums_of_cuts(pairs: Pairs, layout: Layout, num_examples: int) -> Sums:
     return pair_blocks.gather_sums(results, layout, num_examples)
 
 
-def _longest_cut(pairs: Pairs, layout: Layout, columns: Primal) -> Array:
+def _longest_cut(pairs: AllPairs, layout: PairLayout, columns: Primal) -> Array:
     """The largest sum over the cuts of the entries times these values."""
 
     def body(block: Block, _: Any, __: Any, by_row: Array, whole: Any) -> Any:
@@ -142,7 +144,7 @@ def reached_by(block: Block, selected: Array, by_row: Array, by_column: Array) -
 
 
 def power_iterations(
-    program: Program, layout: Layout, direction: Primal, count: Array
+    program: HalpernProgram, layout: PairLayout, direction: Primal, count: Array
 ) -> tuple[Array, Primal]:
     """A lower bound on the largest singular value, and the vector from which to continue."""
     cuts = program.scaling.cuts
@@ -169,7 +171,7 @@ def power_iterations(
     return loops.fori_loop(0, count, iterate, (jnp.zeros((), cuts.dtype), direction))
 
 
-def small_rows(program: Program, values: Primal) -> tuple[Array, Array]:
+def small_rows(program: HalpernProgram, values: Primal) -> tuple[Array, Array]:
     """Scaled values of the margins [m] and of mu - lambda [U] at unscaled variables."""
     instance, scaling = program.instance, program.scaling
     reached = (
@@ -180,7 +182,7 @@ def small_rows(program: Program, values: Primal) -> tuple[Array, Array]:
     return scaling.margins * jnp.where(program.is_real, reached, 0.0), scaling.orders * orders
 
 
-def back_product(program: Program, margins: Array, orders: Array, sums: Sums) -> Primal:
+def back_product(program: HalpernProgram, margins: Array, orders: Array, sums: Sums) -> Primal:
     """The product of the transposed scaled matrix with scaled duals, those of the cuts by their
     `sums` times the factor of the cuts.
     """
@@ -194,7 +196,7 @@ def back_product(program: Program, margins: Array, orders: Array, sums: Sums) ->
     return unscaled(parts, scaling)
 
 
-def sums_of(cuts: Pairs, layout: Layout, values: Array, num_examples: int) -> Sums:
+def sums_of(cuts: AllPairs, layout: PairLayout, values: Array, num_examples: int) -> Sums:
     """The product of the transposed cuts with a vector of pairs."""
 
     def body(block: Block, _: Any, read: Any, __: Any, ___: Any) -> Any:
@@ -205,7 +207,7 @@ def sums_of(cuts: Pairs, layout: Layout, values: Array, num_examples: int) -> Su
     )
 
 
-def num_cuts(cuts: Pairs, layout: Layout) -> Array:
+def num_cuts(cuts: AllPairs, layout: PairLayout) -> Array:
     """The number of cuts, [] int32."""
 
     def body(block: Block, *_: Any) -> Any:
@@ -214,7 +216,7 @@ def num_cuts(cuts: Pairs, layout: Layout) -> Array:
     return jnp.sum(pair_blocks.sweep(cuts, layout, body)[1], dtype=jnp.int32)
 
 
-def initial_weight(program: Program) -> Array:
+def initial_weight(program: HalpernProgram) -> Array:
     """The norm of the scaled costs divided by that of the scaled right-hand sides."""
     instance, scaling = program.instance, program.scaling
     costs = unscaled(

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 from jboost.base import brackets, numerics, reduce
 from jboost.base.types import Array
 from jboost.l0.relaxation import certify, pair_blocks
-from jboost.l0.relaxation.halpern.iteration import Move, State, trial_of, without_rows
-from jboost.l0.relaxation.halpern.program import Program
-from jboost.l0.relaxation.pair_blocks import Block, Layout, Pairs, Sums
-from jboost.l0.types import Instance
+from jboost.l0.relaxation.halpern.iteration import HalpernState, HalpernStep, trial_of, without_rows
+from jboost.l0.relaxation.halpern.program import HalpernProgram
+from jboost.l0.relaxation.pair_blocks import AllPairs, Block, PairLayout, Sums
+from jboost.l0.types import RelaxationInstance
 
 # The order of the norm that bounds the maximum over the hypotheses of a cut is 2^4: products of
 # matrices compute a sum of powers, but no maximum.
@@ -44,7 +44,12 @@ def _allowed_pairs(block: Block, trial: Array, allowance: Any, keep_row: Array) 
 
 
 def allow(
-    program: Program, state: State, layout: Layout, move: Move, weights: Array, sums: Sums
+    program: HalpernProgram,
+    state: HalpernState,
+    layout: PairLayout,
+    move: HalpernStep,
+    weights: Array,
+    sums: Sums,
 ) -> tuple[Array, Allowance]:
     """Example weights [m] and factors for the pairs that together satisfy (19b) in exact
     arithmetic.
@@ -101,7 +106,12 @@ def _proof_of_block(block: Block, values: Array) -> tuple[Array, Array]:
 
 
 def prove_trial(
-    program: Program, state: State, layout: Layout, move: Move, weights: Array, allowance: Allowance
+    program: HalpernProgram,
+    state: HalpernState,
+    layout: PairLayout,
+    move: HalpernStep,
+    weights: Array,
+    allowance: Allowance,
 ) -> tuple[Array, Array]:
     """The lower bound that the allowed T v proves, [], and alpha, [], in one pass."""
 
@@ -122,7 +132,7 @@ def prove_trial(
 
 
 def prove(
-    instance: Instance, pairs: Pairs, layout: Layout, weights: Array, values: Array
+    instance: RelaxationInstance, pairs: AllPairs, layout: PairLayout, weights: Array, values: Array
 ) -> tuple[Array, Array]:
     """The lower bound that stored, allowed duals prove, [], and alpha, []."""
 
@@ -134,10 +144,10 @@ def prove(
 
 
 def store(
-    program: Program,
-    state: State,
-    layout: Layout,
-    move: Move,
+    program: HalpernProgram,
+    state: HalpernState,
+    layout: PairLayout,
+    move: HalpernStep,
     allowance: Allowance,
     is_better: Array,
     restarts: Array,
