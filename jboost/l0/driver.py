@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import boosting, check, derivatives, devices, loops, meshes
-from jboost.base.boosting import State
+from jboost.base.boosting import Learner, State
 from jboost.base.loops import OnStep
+from jboost.base.protocols import optional_hook
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.l0 import relaxation
@@ -82,7 +83,11 @@ def validate_search(search: Any) -> VoteConfig:
 
 def validate_learner(learner: Any) -> None:
     """Raises ValueError unless the learner has the methods of the pricing problem."""
-    missing = [name for name in ("prices", "price", "least_price") if not hasattr(learner, name)]
+    missing = [
+        name
+        for name in ("prices", "price", "least_price")
+        if optional_hook(Learner, learner, name) is None
+    ]
     if missing:
         raise ValueError(
             f"learner is a {type(learner).__name__} without {', '.join(missing)}: pass one"
@@ -106,8 +111,9 @@ def begin_fit(
 
 def constant_cost_of(learner: Any) -> Array:
     """The `constant_cost` of the learner, or 0 if it has none, []."""
+    declared = optional_hook(Learner, learner, "constant_cost")
     cost: Array = check.number(
-        "constant_cost", getattr(learner, "constant_cost", 0.0), low=0, high=check.LARGEST
+        "constant_cost", 0.0 if declared is None else declared, low=0, high=check.LARGEST
     )
     return cost.astype(float)
 
@@ -433,7 +439,7 @@ def fit(
 
 def validate_listed(learner: Any) -> None:
     """Raises ValueError for a learner that cannot list its hypotheses."""
-    if not hasattr(learner, "every"):
+    if optional_hook(Learner, learner, "every") is None:
         raise ValueError(
             f"learner is a {type(learner).__name__}, which cannot list its hypotheses: pass one"
             " with the method `every`, such as jboost.learners.monomials or pool"

@@ -16,6 +16,8 @@ import jax
 import jax.numpy as jnp
 
 from jboost.base import brackets, loops, memory, numerics
+from jboost.base.boosting import Learner
+from jboost.base.protocols import hook, optional_hook
 from jboost.base.types import Array, PyTree
 from jboost.l0.relaxation import certify
 from jboost.l0.types import L0Relaxation
@@ -169,11 +171,11 @@ def _proposer(
     """The function from the state and example weights to a proposal. It passes a list of pairs to
     learners that take one, and the matrix of all pairs to others.
     """
-    if hasattr(learner, "values_all") and learner.values_all(state):
+    values_all = optional_hook(Learner, learner, "values_all")
+    if values_all is not None and values_all(state):
         rewards = pair_list(duals, either)
         return lambda state, weights: learner.propose_for_pairs(state, weights, rewards, prices)
-    declared = getattr(learner, "never_abstains", None)
-    pairs = pair_matrix(duals, either, False if declared is None else declared(state))
+    pairs = pair_matrix(duals, either, hook(Learner, learner, "never_abstains")(state))
     return lambda state, weights: learner.propose(state, weights, pair_weights=pairs, costs=prices)
 
 

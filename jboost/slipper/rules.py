@@ -13,7 +13,7 @@ from jax import lax
 
 from jboost import learners
 from jboost.base import boosting, check, loops, numerics
-from jboost.base.boosting import Proposal
+from jboost.base.boosting import Learner, Proposal
 from jboost.base.records import register
 from jboost.base.types import Array, Dataset
 from jboost.learners import Monomial
@@ -54,7 +54,7 @@ class _Growing(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Rules:
+class Rules(Learner):
     """The learner behind `rules`."""
 
     max_order: int

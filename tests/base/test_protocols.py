@@ -4,7 +4,9 @@ misspelt ones.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -179,3 +181,46 @@ def test_kernel_defaults_and_misspelt_hooks() -> None:
         type("Own", (kernels.Kernel,), own)().draw(None, None)
     with pytest.raises(TypeError, match=r"Odd\.draws: not a hook of Kernel; .*`draw`"):
         type("Odd", (kernels.Kernel,), {**own, "draws": None})
+
+
+PACKAGE = Path(jboost.__file__).parent
+# `verify` imports nothing of jboost: it reads models without their classes.
+WITHOUT_PROTOCOLS = (PACKAGE / "verify.py",)
+
+
+def looked_up(source: str) -> list[str]:
+    """The calls `hasattr(learner, ...)` and `getattr(learner, ...)`, also of `x.learner`."""
+    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return [
+        ast.unparse(call)
+        for call in calls
+        if ast.unparse(call.func) in ("hasattr", "getattr")
+        and ast.unparse(call.args[0]).rpartition(".")[2] in ("learner", "_learner")
+    ]
+
+
+def test_looked_up_finds_learners() -> None:
+    source = (
+        "hasattr(learner, 'a'); getattr(self.learner, 'b', 0); getattr(learners, 'c'); learner.d"
+    )
+    assert looked_up(source) == ["hasattr(learner, 'a')", "getattr(self.learner, 'b', 0)"]
+
+
+def test_hooks_of_learners_are_read_by_the_protocol() -> None:
+    found = {
+        path.relative_to(PACKAGE).as_posix(): calls
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path not in WITHOUT_PROTOCOLS and (calls := looked_up(path.read_text(encoding="utf-8")))
+    }
+    assert not found, "read hooks by jboost.base.protocols.hook and optional_hook"
+
+
+def test_learners_of_jboost_have_the_base() -> None:
+    made = (
+        learners.stumps(),
+        learners.monomials(1),
+        learners.pool(),
+        learners.literals(),
+        jboost.slipper.rules(),
+    )
+    assert all(isinstance(learner, learners.Learner) for learner in made)
