@@ -56,9 +56,10 @@ def test_wide_arithmetic_survives_fusion(dtype):
 
     def chain(a, b, c, d):
         difference, other = exact.wide_difference(a, b), exact.wide_difference(c, d)
+        size = exact.wide_where(difference.hi < 0, exact.wide_negative(difference), difference)
         area = exact.wide_add(
             exact.wide_multiply(difference, other),
-            exact.wide_negative(exact.wide_multiply(other, exact.wide_abs(difference))),
+            exact.wide_negative(exact.wide_multiply(other, size)),
         )
         return area, exact.wide_divide(difference, other)
 

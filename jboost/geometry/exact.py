@@ -140,11 +140,6 @@ def wide_where(condition: Array, a: Wide, b: Wide) -> Wide:
     return Wide(jnp.where(condition, a.hi, b.hi), jnp.where(condition, a.lo, b.lo))
 
 
-def wide_abs(a: Wide) -> Wide:
-    """|a| exactly."""
-    return wide_where(a.hi < 0, wide_negative(a), a)
-
-
 def wide_least(values: Wide, mask: Array) -> tuple[Array, Wide]:
     """The int32 index of the first minimum of values [..., n] in a mask, and the minimum.
 

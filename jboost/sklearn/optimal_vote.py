@@ -206,7 +206,7 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
 
     @property
     def named_estimators(self) -> dict[str, Any]:
-        """The classifiers by name."""
+        """The classifiers by name, as in VotingClassifier of scikit-learn."""
         return dict(self.estimators)
 
     def __sklearn_tags__(self) -> Any:

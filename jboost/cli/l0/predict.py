@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +97,15 @@ def bits_of(fitted: FittedRules, table: Table) -> np.ndarray:
     )
 
 
-def show(fitted: FittedRules, say: Any) -> None:
-    """Prints the model, all its rules and its certificate."""
+def show(
+    fitted: FittedRules, say: Any, lines: Callable[..., list[str]] = report_module.lines
+) -> None:
+    """Prints the model, all its rules and its certificate; `lines` describes the model."""
     say(
         f"{type(fitted.ensemble).__name__} of {type(fitted.ensemble.learner).__name__},"
         f" {fitted.precision}, jboost {files.package_version('jboost')}"
     )
     say(f"columns     {', '.join(fitted.binarizer.names)}")
     say(f"labels      {fitted.mapping}")
-    for line in report_module.lines(fitted.model, fitted.mapping):
+    for line in lines(fitted.model, fitted.mapping):
         say(line)

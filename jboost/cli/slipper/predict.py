@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jboost import files
+from jboost.cli.l0 import predict as l0_predict
 from jboost.cli.l0.predict import (
     FittedRules,
     bits_of,
@@ -32,11 +32,4 @@ def explain(fitted: FittedRules, table: Table) -> list[str]:
 
 def show(fitted: FittedRules, say: Any) -> None:
     """Prints the model, all its rules and its certificate."""
-    say(
-        f"{type(fitted.ensemble).__name__} of {type(fitted.ensemble.learner).__name__},"
-        f" {fitted.precision}, jboost {files.package_version('jboost')}"
-    )
-    say(f"columns     {', '.join(fitted.binarizer.names)}")
-    say(f"labels      {fitted.mapping}")
-    for line in report_module.lines(fitted.model, fitted.mapping):
-        say(line)
+    l0_predict.show(fitted, say, report_module.lines)
