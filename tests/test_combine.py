@@ -215,7 +215,7 @@ def test_stacking_is_logistic_regression(beside):
 
 
 @pytest.mark.slow
-def test_predictions_are_those_that_were_judged(beside):
+def test_predict_errs_on_the_examples_that_are_misclassified(beside):
     for case, (_, stacked, moves) in list(zip(CASES, beside, strict=True))[:3]:
         scores, labels, _, _ = case
         for vote in (stacked, moves):

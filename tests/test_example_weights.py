@@ -636,7 +636,7 @@ def test_numbers_that_are_not_finite_are_named(arguments, message):
         example_weights.validate([[-2.0, 0.0], [1.0, 0.0]], [-1, 1], **arguments)
 
 
-def test_every_penalty_is_judged():
+def test_choose_penalty_validates_every_penalty():
     with pytest.raises(ValueError, match=r"penalties\[0\] is -1"):
         example_weights.choose_penalty(
             [[-2.0], [1.0]],

@@ -523,7 +523,7 @@ def test_newton_where_equal_caps_leave_nothing(x64):
     np.testing.assert_allclose(found["newton"], found["sort"], atol=1e-15)
 
 
-def test_what_a_caller_answers_for_is_not_judged():
+def test_kl_projection_by_sums_does_not_validate_arguments():
     for mask, cap, wanted in ((False, 1.0, 0.0), (True, 0.25, 0.25), (True, 1.0, 0.5)):
         found = projections.kl_projection_by_sums(jnp.zeros(2), jnp.array(cap), jnp.full(2, mask))
         np.testing.assert_array_equal(found, [wanted, wanted])

@@ -297,7 +297,7 @@ def test_no_training_value_changes_side_in_32_bits():
         np.testing.assert_array_equal(bits, binarization.apply(binarizer, table.astype(np.float32)))
 
 
-def test_numbers_of_16_bits_are_judged_as_they_are_applied():
+def test_fit_chooses_bits_of_16_bit_numbers_as_apply_computes_them():
     values, signs = 2048 + 2.0 * np.arange(8)[:, None], [1, -1] * 4
     for dtype in (np.float16, jnp.bfloat16):
         half = (values * (16 if dtype is jnp.bfloat16 else 1)).astype(dtype)

@@ -78,7 +78,7 @@ def test_no_example_at_all():
     ).dataset.features.shape == (1, 3)
 
 
-def test_arguments_are_judged():
+def test_merge_equal_validates_arguments():
     dataset = jboost.make_dataset([[1], [0]], [1, -1])
     with pytest.raises(ValueError, match="num_rows is 1: the data set has 2 distinct examples"):
         merging.merge_equal(dataset, num_rows=1)
@@ -171,7 +171,7 @@ def test_weights_that_are_not_allowed_are_seen(weight):
 
 
 @pytest.mark.slow
-def test_folds_are_judged():
+def test_choose_validates_held_out():
     features, labels = repeated()
     dataset = jboost.make_dataset(features, labels)
     options = {"margins": [0.1], "kappas": [1.0], "key": jax.random.key(0)}

@@ -577,7 +577,7 @@ def test_features_that_are_not_bits_are_said_under_jit_too(booster):
     assert np.isnan(float(ended.certificate.lower_bound))
 
 
-def test_arguments_are_judged():
+def test_fit_validates_arguments():
     dataset = jboost.make_dataset(np.eye(3, dtype=np.float32), [1, -1, 1])
     learner = jboost.learners.monomials(1)
     with pytest.raises(ValueError, match="margin is 0"):

@@ -377,7 +377,7 @@ def test_bounds_are_rounded_up_to_what_the_loss_can_be():
     ) == pytest.approx(1.5)
 
 
-def test_arguments_are_judged():
+def test_solve_exact_validates_arguments():
     with pytest.raises(ValueError, match="margin is 0"):
         l0.solve_exact([[1]], [1], [0.0], margin=0.0)
     with pytest.raises(ValueError, match=r"outputs\[0, 0\] is 2"):

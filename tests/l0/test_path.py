@@ -247,7 +247,7 @@ def test_each_fold_may_know_the_rows_by_features_of_its_own(gap):
 
 
 @pytest.mark.slow
-def test_features_of_folds_are_judged():
+def test_choose_validates_features_of_folds():
     features, labels = problem()
     dataset = jboost.make_dataset(features, labels)
     folds = np.arange(len(labels)) % 2 == np.arange(2)[:, None]
@@ -266,7 +266,7 @@ def test_features_of_folds_are_judged():
         jboost.l0.choose(dataset, learner_of, **options, held_out=folds, fold_features=wrong)
 
 
-def test_arguments_are_judged():
+def test_path_search_margin_and_choose_validate_arguments():
     features, labels = problem()
     dataset, learner = jboost.make_dataset(features, labels), learner_of(KAPPA)
     with pytest.raises(ValueError, match="margins is empty"):

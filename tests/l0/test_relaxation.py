@@ -293,7 +293,7 @@ def test_distances_are_counted_in_bits():
         l0.RelaxationConfig(distance_factor=0.5)
 
 
-def test_features_of_rows_that_only_pad_are_not_judged():
+def test_validate_features_ignores_rows_of_padding():
     config, mask = l0.RelaxationConfig(distance_factor=1.5), jnp.array([True, True, False])
     assert validate_features([[0], [1], [7]], mask, config).tolist() == [[0], [1], [0]]
     with pytest.raises(ValueError, match=r"features\[2, 0\] is 7"):

@@ -378,7 +378,7 @@ def test_the_tiny_programs_of_the_literature(x64):
         check(one, solve(to_program(one), 1e-8), agreement=1e-6)
 
 
-def test_static_sizes_are_judged():
+def test_first_order_config_validates_sizes():
     with pytest.raises(ValueError, match="config.max_iterations is 0"):
         FirstOrderConfig(max_iterations=0)
 

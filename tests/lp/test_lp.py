@@ -1231,7 +1231,7 @@ def small_matrix(objective, matrix, row_lower, row_upper, lower, upper):
 
 
 INF = np.inf
-HARD_TO_JUDGE = {  # by what bounds it, and its optimum
+ILL_CONDITIONED = {  # by what bounds it, and its optimum
     "a row bounds what another makes look small": (
         ([0, -1000], [[1e6, 1], [0, 1e6]], [-INF, 0], [1000, INF], [0, 0], [INF, INF]),
         -1e6,
@@ -1266,13 +1266,13 @@ HARD_TO_JUDGE = {  # by what bounds it, and its optimum
     [INTERIOR, lp.FirstOrderConfig(max_iterations=4000)],
     ids=["interior point", "first order"],
 )
-def test_what_is_hard_to_judge(config):
+def test_solve_claims_nothing_false_on_ill_conditioned_programs(config):
     """No bound is false, no ray is seen where bounds say that there is none, and what is called
     optimal is.
     """
-    batch = stack([small_matrix(*parts) for parts, _ in HARD_TO_JUDGE.values()])
+    batch = stack([small_matrix(*parts) for parts, _ in ILL_CONDITIONED.values()])
     found = solve_all(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), batch), 1e-5, config)
-    for index, (name, (_, optimum)) in enumerate(HARD_TO_JUDGE.items()):
+    for index, (name, (_, optimum)) in enumerate(ILL_CONDITIONED.items()):
         solution = jax.tree.map(lambda leaf, index=index: leaf[index], found)
         size = 0.0 if np.isinf(optimum) else 1e-6 * abs(optimum)
         assert solution.lower_bound <= optimum + size, name
@@ -1281,7 +1281,7 @@ def test_what_is_hard_to_judge(config):
         assert solution.status != Status.PRIMAL_INFEASIBLE, name
         if solution.status == Status.OPTIMAL:
             np.testing.assert_allclose(solution.primal_objective, optimum, rtol=1e-4, err_msg=name)
-    statuses = dict(zip(HARD_TO_JUDGE, found.status.tolist(), strict=True))
+    statuses = dict(zip(ILL_CONDITIONED, found.status.tolist(), strict=True))
     solved = [
         "one variable is large",
         "bounds one rounding apart",

@@ -323,7 +323,7 @@ def assert_kept_by_prediction(points, labels):
 
 
 @pytest.mark.slow
-def test_predictions_are_judged_as_the_certificate_is():
+def test_predict_errs_on_the_examples_that_are_misclassified():
     """Scores that floats of 32 bits cannot tell apart, traced too."""
     fibonacci = np.array([[6765, 4181], [-10946, -6765], [10946, 6765], [-6765, -4181]])
     separator = assert_kept_by_prediction(fibonacci, [1, 1, -1, -1])
