@@ -19,7 +19,7 @@ import numpy as np
 from jboost.base import check
 from jboost.base.types import Dataset
 
-_BYTES_AT_ONCE = 1 << 24
+_BYTES_AT_ONCE = 1 << 24  # of the rows that are hashed at a time; a round number, not tuned
 _WORD = 8  # bytes
 _LARGEST = 2**64 - 1
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the text of a function, other in each process

@@ -48,4 +48,4 @@ def literals(num_columns: int) -> int:
     return shared_size(num_columns, least=4 * _FEWEST_LITERALS)
 
 
-_FEWEST_LITERALS = 32
+_FEWEST_LITERALS = 32  # the least padded number of columns; a round number, not tuned

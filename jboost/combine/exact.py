@@ -21,7 +21,7 @@ from jboost.combine.results import StrategyResult
 from jboost.combine.types import LinearVote
 from jboost.combine.votes import Arithmetic, ScoredExamples
 
-_MAX_NODES = 1_000_000
+_MAX_NODES = 1_000_000  # the default of `max_nodes`; a round number, not tuned
 
 
 @devices.host_jit

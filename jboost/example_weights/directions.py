@@ -23,7 +23,9 @@ from jboost.base import cholesky, loops, reduce
 from jboost.base.types import Array
 from jboost.example_weights.game import ScaledGame, ScaledGamePoint
 
-_TO_BOUNDARY = 0.97  # the share of the longest step that is taken, to stay inside the bounds
+# The share of the longest step that is taken, to stay inside the bounds. Nocedal and Wright (2006,
+# Section 14.2) take 0.9 to 1; not tuned.
+_TO_BOUNDARY = 0.97
 
 
 class _NormalMatrix(NamedTuple):

@@ -33,9 +33,10 @@ from jboost.l0.types import CutIndices, Primal, RelaxationInstance
 from jboost.l0.votes import grids
 from jboost.lp import LinearProgram, LPSolution, make_program, solve
 
+# The default capacity for cuts is at least this. A round number; not tuned.
 _LEAST_CUTS = 1024
-# The least violation of a cut that is added, and the least dual of a cut that must stay, as a share
-# of the largest, by the bytes of a float.
+# The least violation of a cut that is added, by the bytes of a float, and the least dual of a cut
+# that must stay, as a share of the largest. Round numbers; not tuned.
 _VIOLATED, _SMALL = {4: 1e-3, 8: 1e-7}, 1e-6
 
 

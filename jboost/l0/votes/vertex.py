@@ -34,6 +34,7 @@ from jboost.lp.simplex.boxes import BoxSolution, Tableau
 # These are powers of the rounding unit: the perturbation of the costs, and the least violation of
 # a cut that is added, a few times what the simplex method counts as none.
 _SPREAD, _VIOLATED = 0.75, 0.6
+# Round numbers; not tuned.
 _LEAST_IDLE = 1e-3  # a basic cut with at least this surplus may be replaced by a new cut
 _MOST_NEW = 128  # cuts that a round adds
 _FEW_CUTS = 64  # the default capacity is at least this

@@ -33,6 +33,7 @@ from jboost.pair.sweep.encoding import Encoding, pad_rows
 from jboost.pair.types import LeaveOneOut
 
 _ROWS = 16  # data sets are padded to a multiple of this many rows, which share programs
+# The axes, and the pairs of hulls, of one call of a compiled program. Round numbers; not tuned.
 _AXES_AT_ONCE = 256
 _HULLS_AT_ONCE = 64
 

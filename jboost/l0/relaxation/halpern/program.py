@@ -15,6 +15,7 @@ from jboost.l0.relaxation import pair_blocks
 from jboost.l0.relaxation.pair_blocks import AllPairs, Block, PairLayout, Sums
 from jboost.l0.types import Primal, RelaxationInstance
 
+# Rounds of the equilibration of `scale`. Not tuned; other numbers were not measured.
 _SCALING_ROUNDS = 2
 
 
