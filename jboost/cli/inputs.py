@@ -10,6 +10,7 @@ import numpy as np
 
 from jboost.base import folds, types
 from jboost.cli import devices
+from jboost.cli.option import BOOSTERS, L0, SLIPPER, UNCUT
 from jboost.cli.options import EMBEDDED, Settings
 from jboost.cli.reading import make_reading
 from jboost.data import classifiers, embedded, readers
@@ -88,12 +89,20 @@ def read_source(settings: Settings) -> Source:
         )
     for name in settings.scores or ():
         table.numbers(name)
-    device = devices.choose(settings.device, table.num_rows, len(table.columns))
+    device = devices.choose(settings.device, table.num_rows, _num_features(table, settings))
     if settings.weights is None:
         return Source(table, None, device)
     weights = table.weights(settings.weights)
     source = Source(table.without([settings.weights]), weights, device)
     return source if weights.all() else _without_idle_rows(source, settings.weights)
+
+
+def _num_features(table: Table, settings: Settings) -> int:
+    """An estimate of the number of features of a fit: the columns, or where these are cut into bits
+    about --quantiles for each.
+    """
+    takes_bits = settings.method in (L0, SLIPPER, *BOOSTERS) and settings.cuts != UNCUT
+    return len(table.columns) * (settings.quantiles if takes_bits else 1)
 
 
 def _without_idle_rows(source: Source, name: str) -> Source:

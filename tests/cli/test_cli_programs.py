@@ -17,7 +17,7 @@ import pytest
 import rich.console
 
 from jboost import cli, drive
-from jboost.cli import devices, programs
+from jboost.cli import devices, inputs, programs, resolution
 
 
 @pytest.fixture
@@ -99,6 +99,16 @@ def test_small_tables_are_for_the_cpu_and_what_is_named_is_taken():
         assert devices.choose("cpu", 10**6, 100) == "cpu"
         assert jax.config.jax_default_device.platform == "cpu"
     assert jax.config.jax_default_device == before
+
+
+@pytest.mark.parametrize("method, expected", [("l0", 40), ("adaboost", 4), ("pair", 4)])
+def test_the_device_is_chosen_by_the_features_of_the_fit(method, expected, tmp_path, monkeypatch):
+    (tmp_path / "d.csv").write_text("a,b,c,d,y\n" + "1,2,3,4,0\n2,1,3,4,1\n" * 3)
+    chosen = []
+    monkeypatch.setattr(devices, "choose", lambda *given: chosen.append(given) or "cpu")
+    values = {"data": str(tmp_path / "d.csv"), "label": "y", "method": method, "quantiles": 10}
+    inputs.read_source(resolution.resolve(values, {}))
+    assert chosen == [("auto", 6, expected)]
 
 
 def test_auto_takes_the_default_platform_where_jax_has_no_cpu(monkeypatch):
