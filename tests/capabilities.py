@@ -176,7 +176,6 @@ WITHOUT_ON_STEP = (
     "example_weights.choose_penalty",
 )
 NOT_IN_TWO_PROCESSES = "not tested in two processes"
-NOT_ON_A_MESH = "not tested on a mesh"
 NO_EXAMPLES = (
     "it takes a linear program, which has no examples; `lpboost.solve` shards the rows of its own"
 )
@@ -278,7 +277,6 @@ _CHEAP = ("relaxed_margin.solve",)  # as in tests/sharding/test_sharding.py
 # Why examples of these are not sharded, or why that is not tested; empty where they are.
 UNSHARDED: dict[str, str] = {
     "lp.solve, interior point": NO_EXAMPLES,
-    **dict.fromkeys(LARGE, NOT_ON_A_MESH),
 }
 
 
@@ -305,6 +303,8 @@ def _batches(name: str) -> Cell:
 def _examples(name: str, kind: str) -> Cell:
     if name in UNSHARDED:
         return Cell(reason=UNSHARDED[name])
+    if name in LARGE:
+        return Cell((f"l0/test_large.py::test_{name[3:]}_on_a_mesh_is_that_of_one_device[{kind}]",))
     entry = contract_name(name)
     if entry is None:
         return Cell(

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType
 from scipy import optimize, sparse
 
 import jboost
@@ -1154,3 +1155,53 @@ def test_fit_large_compiles_with_the_float_types_of_its_caller(is_double: bool) 
         )
     assert fitted.ensemble.votes.dtype == (np.float64 if is_double else np.float32)
     assert fitted.certificate.lower_bound <= fitted.certificate.upper_bound
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+def sharded(kind):
+    """A data set of 203 rows, and the same over eight devices with axes of this kind."""
+    features, labels, _ = random_table(3, num_rows=203, num_bits=6)
+    dataset = jboost.make_dataset(features, labels)
+    mesh = jax.make_mesh((8,), ("examples",), axis_types=(AxisType[kind],))
+    return dataset, jboost.sharding.shard_dataset(dataset, mesh)
+
+
+def assert_equal_leaves(found, expected):
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", ["Auto", "Explicit"])
+def test_fit_large_on_a_mesh_is_that_of_one_device(kind):
+    alone, over_all = (
+        jboost.l0.fit_large(
+            dataset, jboost.learners.monomials(2, kappa=KAPPA), margin=0.2, max_rounds=2
+        )
+        for dataset in sharded(kind)
+    )
+    assert_equal_leaves(over_all.ensemble, alone.ensemble)
+    assert over_all.certificate.lower_bound == alone.certificate.lower_bound
+    assert over_all.certificate.upper_bound == alone.certificate.upper_bound
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["Auto", "Explicit"])
+def test_choose_large_on_a_mesh_is_that_of_one_device(kind):
+    alone, over_all = (
+        jboost.l0.choose_large(
+            dataset,
+            lambda order, kappa: jboost.learners.monomials(order, kappa=kappa),
+            max_orders=(1, 2),
+            max_rules=(2,),
+            margins=np.array([0.2]),
+            kappas=np.array([KAPPA]),
+            key=jax.random.key(0),
+            num_folds=2,
+            max_rounds=1,
+        )
+        for dataset in sharded(kind)
+    )
+    np.testing.assert_array_equal(over_all.errors, alone.errors)
+    assert_equal_leaves(over_all.fit.ensemble, alone.fit.ensemble)
