@@ -438,6 +438,30 @@ def test_l0_over_a_packed_pool_equals_that_over_the_matrix():
     )
 
 
+def test_a_packed_pool_is_priced_for_l0_in_blocks_of_columns():
+    """With as many values as for the matrix, and in a part of the memory of all columns."""
+    generator = np.random.default_rng(4)
+    features, labels = generator.choice([-1.0, 1.0], (40, 3000)), generator.choice([-1, 1], 40)
+    pairs = np.where(labels[:, None] > labels[None, :], generator.random((40, 40)), 0)
+    weights = generator.random(40)
+    learner = jboost.learners.pool(cost=0.5)
+
+    def propose(given):
+        dataset = jboost.make_dataset(given, labels)
+        state = learner.init(None, dataset)
+        signs = learner.outputs_are_signs(state) & learner.never_abstains(state)
+        return learner.propose(state, jnp.asarray(weights), pair_weights=jnp.asarray(pairs)), signs
+
+    packed = operators.packed_signs(features)
+    (found, are_signs), (expected, _) = propose(packed), propose(jnp.asarray(features))
+    assert bool(are_signs)
+    np.testing.assert_array_equal(found.hypotheses.index, expected.hypotheses.index)
+    np.testing.assert_array_equal(found.outputs, expected.outputs)
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-5)
+    memory = jax.jit(propose).lower(packed).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < features.size * 4 / 2
+
+
 def test_learners_refuse_packed_features_that_they_cannot_take():
     features, labels, _ = pool_cases()
     dataset = jboost.make_dataset(operators.packed_signs(features), labels)
