@@ -67,7 +67,18 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
         lambda x: jboost.projections.projection_capped_simplex(x, 0.01),
         ("vector",),
     ),
+    "projections.bregman_projection": (
+        lambda x: jboost.projections.bregman_projection(x, jboost.projections.power_map(3.0), 0.01),
+        ("vector",),
+    ),
+    "projections.projection_l1_ball": (jboost.projections.projection_l1_ball, ("vector",)),
     "relaxed_margin.solve": (_game, ("matrix",)),
+    "relaxed_margin.solve_smoothed": (
+        lambda game: jboost.relaxed_margin.solve_smoothed(
+            game, jboost.relaxations.soft_margin(nu=0.1), smoothing=0.1
+        ),
+        ("matrix",),
+    ),
     "relaxed_margin.solve, packed signs": (_packed_game, ("bytes",)),
     "relaxed_margin.fit": (
         _boost(jboost.relaxed_margin.fit, jboost.learners.literals),
@@ -86,6 +97,19 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "adaboost.fit, quantised stumps": (
         _boost(jboost.adaboost.fit, jboost.learners.quantised_stumps),
         ("bytes", "vector"),
+    ),
+    "infoboost.fit, stumps": (
+        _boost(jboost.infoboost.fit, jboost.learners.stumps),
+        ("matrix", "vector"),
+    ),
+    "slipper.fit": (
+        lambda features, labels: jboost.slipper.fit(
+            jboost.make_dataset(features, labels),
+            jboost.slipper.rules(4),
+            key=jax.random.key(0),
+            num_rounds=4,
+        ),
+        ("matrix", "vector"),
     ),
     "infoboost.fit, literals": (
         _boost(jboost.infoboost.fit, jboost.learners.literals),

@@ -345,8 +345,19 @@ _SIZE = many_devices.QUICK_EXAMPLES
 _SMALL = 64 * many_devices.NUM_COLUMNS + 128  # bytes: some numbers for each column, and a few more
 FEW = ("projections.kl_projection_capped_simplex", "relaxed_margin.solve")
 # What is gathered, in bytes: each for a reason that the documentation gives.
-# the example weights, and of the best feature its sorted column
-GATHERED = {"adaboost.fit, stumps": 4 * _SIZE}
+GATHERED = {
+    # the example weights, and of the best feature its sorted column
+    "adaboost.fit, stumps": 4 * _SIZE,
+    "infoboost.fit, stumps": 4 * _SIZE,
+    "projections.projection_l1_ball": 4 * _SIZE,  # the vector, which is sorted
+    "slipper.fit": 4 * _SIZE,  # the numbers that split the examples
+}
+# What is summed over the devices where that is more: the matrix of a Newton step over the votes.
+EXCHANGED = {
+    "relaxed_margin.solve_smoothed": 4 * many_devices.NUM_COLUMNS * (many_devices.NUM_COLUMNS + 1)
+}
+# Of an eighth of the memory of one device; this one keeps a copy of its rows more than one device.
+MOST_MEMORY = {"relaxed_margin.solve_smoothed": 1.4}
 
 
 @pytest.mark.parametrize(
@@ -363,7 +374,7 @@ def test_nothing_that_grows_with_the_examples_is_gathered(name):
         [size for kind, size, _ in found if kind == "all-gather"], default=0
     ) <= GATHERED.get(name, _SMALL)
     if name not in GATHERED:
-        assert max(size for _, size, _ in found) <= _SMALL
+        assert max(size for _, size, _ in found) <= EXCHANGED.get(name, _SMALL)
 
 
 @pytest.mark.slow
@@ -375,7 +386,8 @@ def test_each_of_eight_devices_holds_an_eighth(name):
         for number in (1, 8)
     )
     assert eight.argument_size_in_bytes <= 1.3 * one.argument_size_in_bytes / 8
-    assert eight.temp_size_in_bytes <= 1.3 * one.temp_size_in_bytes / 8 + 2**16
+    share = MOST_MEMORY.get(name, 1.3) * one.temp_size_in_bytes / 8
+    assert eight.temp_size_in_bytes <= share + 2**16
 
 
 @pytest.mark.parametrize("dtype", [np.float32, slow(np.float64)])
