@@ -2,11 +2,13 @@
 
 import contextlib
 import io
+import signal
 import sys
 
 import pytest
 
 from jboost import cli
+from jboost.cli import limits
 
 
 def run_in(folder, *arguments):
@@ -22,3 +24,24 @@ def run_in(folder, *arguments):
         with pytest.raises(SystemExit) as exit:
             cli.main([str(argument) for argument in arguments])
     return exit.value.code, out.getvalue(), err.getvalue()
+
+
+@contextlib.contextmanager
+def interrupted_after(num_steps, interrupt=lambda: signal.raise_signal(signal.SIGINT)):
+    """Raises SIGINT after a number of steps of the command, or does what else is given."""
+    progress, steps = limits.progress, iter(range(1, 1000))
+
+    @contextlib.contextmanager
+    def watched(*described):
+        with progress(*described) as on_step:
+
+            def watch(state, info):
+                if next(steps) == num_steps:
+                    interrupt()
+                return on_step(state, info)
+
+            yield watch
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "progress", watched)
+        yield

@@ -1,15 +1,13 @@
 """Choices of l0 on the command line that Ctrl-C, a time limit or the memory cut short."""
 
-import contextlib
 import dataclasses
 import json
-import signal
 
 import numpy as np
 import polars
 import pytest
 
-from command_line import run_in
+from command_line import interrupted_after, run_in
 from jboost.cli import bits as bit_module
 from jboost.cli import limits, resolution
 from jboost.cli.l0 import folds, large
@@ -34,27 +32,6 @@ def folder(tmp_path_factory):
 
 def seconds_pass(seconds):
     limits._limit.begin -= seconds
-
-
-@contextlib.contextmanager
-def interrupted_after(num_steps, interrupt=lambda: signal.raise_signal(signal.SIGINT)):
-    """Raises SIGINT after a number of steps of the command, or does what else is given."""
-    progress, steps = limits.progress, iter(range(1, 1000))
-
-    @contextlib.contextmanager
-    def watched(*described):
-        with progress(*described) as on_step:
-
-            def watch(state, info):
-                if next(steps) == num_steps:
-                    interrupt()
-                return on_step(state, info)
-
-            yield watch
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(limits, "progress", watched)
-        yield
 
 
 def fit_in(folder, *arguments):

@@ -1,6 +1,5 @@
 """Many margins of l0 on the command line, beside the library."""
 
-import contextlib
 import json
 import signal
 
@@ -9,9 +8,9 @@ import numpy as np
 import polars
 import pytest
 
-from command_line import run_in
+from command_line import interrupted_after, run_in
 from jboost import l0, learners, make_dataset
-from jboost.cli import limits, resolution
+from jboost.cli import resolution
 from jboost.cli.l0 import margin_search
 from jboost.data import binarization
 from jboost.monomials import costs
@@ -102,31 +101,12 @@ def search_in(folder, *arguments):
     return json.loads(report, parse_constant=pytest.fail), said, err
 
 
-def interrupted_after(num_steps, patch):
-    """Raises SIGINT after a number of steps of the command."""
-    progress, steps = limits.progress, iter(range(1, 1000))
-
-    @contextlib.contextmanager
-    def watched(*described):
-        with progress(*described) as on_step:
-
-            def watch(state, info):
-                if next(steps) == num_steps:
-                    signal.raise_signal(signal.SIGINT)
-                return on_step(state, info)
-
-            yield watch
-
-    patch.setattr(limits, "progress", watched)
-
-
 @pytest.mark.slow
 def test_ctrl_c_ends_the_search_with_the_best_so_far_and_it_resumes(folder, monkeypatch):
     whole, _, err = search_in(folder)
     assert err == ""
     assert len(whole["margin_search"]["tried"]) > 2
-    with monkeypatch.context() as patch:
-        interrupted_after(2, patch)
+    with interrupted_after(2), monkeypatch.context() as patch:
         patch.setattr(l0, "fit", pytest.fail)
         patch.setattr(l0, "fit_large", pytest.fail)
         ended, said, err = search_in(folder, "--checkpoint", "states")
