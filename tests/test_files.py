@@ -245,6 +245,15 @@ def test_64_bits_are_not_lost_silently(path):
         files.load(path)
 
 
+def test_entries_of_a_dict_that_numpy_holds_in_64_bits_stay_there(path):
+    held = {"bound": np.asarray(1 / 3), "pairs": np.arange(2), "votes": np.ones(2, np.float32)}
+    files.save({"proof": held}, path)
+    found = files.load(path)
+    assert type(found["proof"]["bound"]) is type(found["proof"]["pairs"]) is np.ndarray
+    assert found["proof"]["bound"] == 1 / 3
+    assert isinstance(found["proof"]["votes"], jax.Array)
+
+
 def test_a_learner_is_for_models_that_have_one(path):
     files.save({"model": make_separator("float32")}, path)
     with pytest.raises(ValueError, match="a dict has no learner"):

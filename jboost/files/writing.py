@@ -93,7 +93,14 @@ def _describe(model: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[st
             fields[field] = _describe(value, f"{prefix}{field}.", arrays)
         else:
             fields[field] = _describe_array(value, f"{prefix}{field}", arrays)
+            if type(model) is dict and _is_wide(value):
+                fields[field]["host"] = True
     return {"type": name, "fields": fields}
+
+
+def _is_wide(value: Any) -> bool:
+    """Whether a value is an array of NumPy that JAX may hold with 64-bit types enabled only."""
+    return isinstance(value, np.ndarray) and value.dtype.itemsize == 8
 
 
 def _describe_array(value: Any, name: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
