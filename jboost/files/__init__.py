@@ -10,12 +10,12 @@ one `<field>.npy` for every array of the model (a field of a model inside a mode
     format_version   1; a reader refuses a greater one
     jboost_version   the version that wrote the file
     model            {"type": name, "fields": {field: {"dtype", "shape"} of an array, or a model,
-                     list, tuple or dict again}}, and "host": true for an entry of a dict that is an
-                     array of NumPy of a 64-bit type, and is read as one; a record (a learner, its cost function, a
-                     binarizer) is {"type": name, "settings": {field: value}}, a value being any
-                     JSON (a list stands for a tuple), a record, or {"dtype", "shape", "host":
-                     whether NumPy holds it} of an array. The settings of a learner are null where
-                     a file cannot hold them
+                     list, tuple or dict again}}, with "host": true for an entry of a dict that is
+                     an array of NumPy of a 64-bit type, and is read as one; a record (a learner,
+                     its cost function, a binarizer) is {"type": name, "settings": {field: value}},
+                     a value being any JSON (a list stands for a tuple), a record, or {"dtype",
+                     "shape", "host": whether NumPy holds it} of an array. The settings of a
+                     learner are null where a file cannot hold them
     metadata         what the writer added, any JSON; the command line keeps the names of the
                      scores and of the labels there
 """
