@@ -31,7 +31,7 @@ ALWAYS_IN_ALL = (
     "tests/sharding/test_cluster.py::",
     "tests/test_checkpoints.py::test_a_run_that_is_killed_goes_on_to_the_same_bits[5-5]",
     "tests/cli/test_cli_programs.py::test_broken_entries_of_the_cache_change_no_result",
-    "tests/test_capabilities.py::",
+    "tests/test_capabilities.py::test_the_named_tests_have_these_parameters",
     "tests/test_sklearn.py::test_check_estimator_passes[AdaBoostClassifier]",
 )
 

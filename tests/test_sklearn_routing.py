@@ -151,7 +151,7 @@ def calls(monkeypatch):
     """Empty records, and votes that are not fitted."""
     Recorder.calls, Other.calls = [], []
 
-    def vote(self, scores, signs, weights):
+    def vote(self, scores, signs, weights, clock):
         return jax.tree.map(
             np.asarray,
             LinearVote(np.ones(scores.shape[1]), 0.0, 0.0, 0.0, 0.0, signs < 0, 0),
