@@ -135,6 +135,8 @@ def table(results: Mapping[str, Any]) -> str:
         "Many data sets in one call of `jax.vmap` beside a loop over one compiled program. Best of"
         f" {_REPEATS} runs, seconds of the clock."
     )
+    if "remark" in results:  # of results that were joined by hand
+        title += f" {results['remark']}"
     rows = [
         _row(name, record) for name, records in results["records"].items() for record in records
     ]
