@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 FILE = Path(__file__).with_suffix(".txt")
-# By these, the three commands take about 5 minutes, 35 minutes and some hours on two cores.
+# By these, the three commands take about 5 minutes, 25 minutes and some hours on two cores.
 MOST_SECONDS, MOST_SLOW_SECONDS = 0.3, 2.5
 # Of these nothing is left out by its cost: each runs in the default command.
 ALWAYS = (
