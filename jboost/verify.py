@@ -2693,8 +2693,9 @@ def _parse_npy(content: bytes) -> np.ndarray:
 _AT_MOST, _EQUAL, _MISSING = range(3)  # the kinds of conditions of a binarizer
 _ROWS_AT_ONCE = 1 << 16
 _NOT_CHECKED = {
-    "l0": "it has no duals that prove the bounds of its rules, as none of the early versions, of"
-    " --exact, of rules of three literals and more, and of a choice among several values",
+    "l0": "it holds no duals that prove the bounds of its rules; files of early versions hold none,"
+    " nor do fits with --exact, with rules of three or more literals, or with a choice among"
+    " several values",
     "adaboost": "its bound is one on the training error, which is not checked here",
     "infoboost": "its bound is one on the training error, which is not checked here",
     "slipper": "rules of slipper have no bounds",
@@ -2743,8 +2744,8 @@ def _flaw_of_folder(metadata: Mapping[str, Any]) -> str:
     if relaxation not in _CHECKED_RELAXATIONS:
         return f"bounds with the relaxation {relaxation} are not checked"
     return (
-        "it has no example weights that prove its bounds, as none of the early versions and none of"
-        " --vote-strength"
+        "it holds no example weights that prove its bounds; files of early versions hold none, nor"
+        " do fits with --vote-strength"
     )
 
 
@@ -2759,12 +2760,12 @@ def _options_of_fit(fields: Any) -> dict[str, Any]:
 
 
 def _check_rows(fields: Any, metadata: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
-    """Raises `_RefutedError` unless the data are the training rows, if the metadata tell them."""
+    """Raises `_RefutedError` unless the data are the training rows that the metadata describe."""
     stated = metadata.get("training")
     if stated is None:
         return
     if not isinstance(stated, dict):
-        raise _RefutedError("the metadata do not tell the training rows")
+        raise _RefutedError("the metadata do not describe the training rows")
     if "mask" in arguments:
         raise ValueError("mask is given: expected the training rows alone, which all count")
     # l0 rounds no weights
@@ -3010,7 +3011,7 @@ def _training_rows(labels: np.ndarray, metadata: Mapping[str, Any]) -> Any:
     seed: Any = held_out.get("seed")
     is_known = isinstance(fraction, int | float) and isinstance(seed, int)
     if not is_known or not 0 <= fraction < 1 or seed < 0:
-        raise _RefutedError("the metadata do not tell which rows were held out")
+        raise _RefutedError("the metadata do not say which rows were held out")
     if len(labels) == stated.get("rows"):
         return slice(None)
     generator = np.random.default_rng(seed)

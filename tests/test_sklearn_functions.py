@@ -158,3 +158,13 @@ def test_a_class_without_rows_in_a_fold_has_a_constant_vote_in_one_call(monkeypa
     monkeypatch.setattr(devices, "platform", lambda: "gpu")
     model = js.AdaBoostClassifier(max_rounds=3, cv=parts).fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+
+
+@pytest.mark.slow
+def test_trees_in_one_call_are_those_of_one_after_another(monkeypatch):
+    X, _ = noisy(70)
+    y = np.digitize(X[:, 0] * X[:, 1], [-0.3, 0.3])
+    model = js.AdaBoostClassifier(max_rounds=4, max_depth=2, cv=2, random_state=0)
+    expected = clone(model).fit(X, y).predict_proba(X)
+    monkeypatch.setattr(devices, "platform", lambda: "gpu")
+    np.testing.assert_allclose(clone(model).fit(X, y).predict_proba(X), expected, atol=1e-5)

@@ -101,8 +101,8 @@ class StumpsClassifier(WarmStartClassifier):
         self, sides: Sequence[OneAgainstRest], options: dict[str, Any], watch: FitWatch
     ) -> list[Any]:
         """One vote for each side. On an accelerator all are fitted by one vmapped call, unless
-        something must happen between the rounds: there many fits take as long as one. On a CPU they
-        follow each other, which takes 1 to 4 times less time and shares one program.
+        something must happen between the rounds. On a CPU they follow each other: a vmapped call
+        runs until its last fit ends, and has a program for each number of sides.
         """
         is_watched = watch.is_needed or self.warm_start or self.early_stopping
         open_sides = [side for side in sides if not side.is_constant]

@@ -158,7 +158,7 @@ def test_verify_refuses_tampered_arrays_of_a_boosted_model(arrays, reason, tmp_p
         ({"boosting": {"certificate": {"lower_bound": 0.5}}}, "state lower_bound 0.5, and the"),
         ({"training": {"rows": 5, "sha256": ""}}, "have 4 rows, and the model was fitted to 5"),
         ({"training": {"rows": 4, "sha256": "0"}}, "and that of the training rows is 0"),
-        ({"training": []}, "do not tell the training rows"),
+        ({"training": []}, "do not describe the training rows"),
         ({"plain": ["b"]}, "plain columns that are none of the table"),
         ({"plain": None}, "no names of columns under plain"),
         ({"numeric": 3}, "not those of jboost fit"),
@@ -210,7 +210,7 @@ def test_verify_takes_no_mask_for_a_model_that_tells_its_rows(tmp_path):
 @pytest.mark.parametrize(
     ("metadata", "reason"),
     [
-        ({}, "it has no example weights that prove its bounds"),
+        ({}, "it holds no example weights that prove its bounds"),
         ({"learner": "trees"}, "all hypotheses of the learner trees are not checked"),
         (
             {"method": "relaxed-margin", "boosting": {"relaxation": "norm-ball"}},
@@ -304,7 +304,10 @@ def test_verify_proves_the_bounds_of_a_boosted_fit(options, quantity, tmp_path):
             ("--method", "relaxed-margin", "--relaxation", "norm-ball", "--radius", "0.5"),
             "the relaxation norm-ball",
         ),
-        (("--method", "relaxed-margin", "--vote-strength", "0.1"), "none of --vote-strength"),
+        (
+            ("--method", "relaxed-margin", "--vote-strength", "0.1"),
+            "nor do fits with --vote-strength",
+        ),
         (("--method", "adaboost"), "its bound is one on the training error"),
     ],
 )
