@@ -3,6 +3,9 @@
 A vmapped solver runs all members in lockstep. On a CPU every product then reads all matrices
 through the cache, and the batch runs as long as its slowest member. Chunks whose arrays fit the
 cache run faster. On other devices the batch is not divided.
+
+A batch may be sharded over several CPU devices by a mesh with `Auto` axes, which no trace shows. So
+a chunk takes its members from every device: from each an equal number.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from jboost.base import devices, loops, members
+from jboost.base import devices, loops, members, meshes
 from jboost.base.types import ArrayLike, PyTree
 
 # The most bytes of the arguments of one chunk, to fit the cache of a CPU core. A round number; not
@@ -32,8 +35,10 @@ def in_chunks(
 
     Args:
       function: the computation for one member, of pytrees of arrays.
-      at_once: the number of members of a chunk, static; None for as many as fit the cache.
+      at_once: the number of members of a chunk, static; None for as many as fit the cache. Of
+        several CPU devices each takes as many.
     """
+    is_wide = bool(jax.config.read("jax_enable_x64"))
 
     def chunked(*arguments: PyTree) -> PyTree:
         # JAX 0.12 does not track varying axes within `custom_vmap`.
@@ -46,7 +51,9 @@ def in_chunks(
             return function(*jax.tree.unflatten(structure, leaves))
 
         run = jax.custom_jvp(
-            _chunked(of_leaves, None if at_once is None else max(_CACHE_BYTES // at_once, 1))
+            _chunked(
+                of_leaves, None if at_once is None else max(_CACHE_BYTES // at_once, 1), is_wide
+            )
         )
         run.defjvp(functools.partial(members.differentiate, of_leaves))
         return run(*leaves)
@@ -54,12 +61,16 @@ def in_chunks(
     return chunked
 
 
-def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callable[..., PyTree]:
+def _chunked(
+    function: Callable[..., PyTree], bytes_each: int | None, is_wide: bool
+) -> Callable[..., PyTree]:
     """Returns `function` of arrays with a batching rule that maps it over chunks.
 
     Args:
       function: the computation for one member.
       bytes_each: the bytes that one member uses; None for the bytes of its arguments.
+      is_wide: whether 64-bit types are enabled within the rule. JAX calls it after the scope in
+        which the function was traced.
     """
 
     @custom_vmap
@@ -76,6 +87,7 @@ def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callabl
             for leaf, flag in zip(arguments, is_batched, strict=True)
         )
 
+        @jax.enable_x64(is_wide)
         def all_members(*arguments: jax.Array) -> PyTree:
             def one(part: list[jax.Array]) -> PyTree:
                 batched = iter(part)
@@ -94,7 +106,9 @@ def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callabl
             )
 
         # An outer `vmap` applies this rule again, to chunks of whole batches.
-        results = _chunked(all_members, bytes_of_member * num_members)(*arguments)
+        outer = _chunked(all_members, bytes_of_member * num_members, is_wide)
+        with jax.enable_x64(is_wide):
+            results = outer(*arguments)
         return results, jax.tree.map(lambda _: True, results)
 
     return chunked
@@ -110,10 +124,41 @@ def _map(
     axis_size: int,
     chunk_size: int,
 ) -> PyTree:
+    """Maps a function over a batch in chunks of `chunk_size` members of each device."""
+    num_devices = _num_devices(axis_size)
+    if num_devices == 1:
+        return _map_in_chunks(function, batch, axis_size, chunk_size)
+    num_each = axis_size // num_devices
+
+    def dealt(leaf: jax.Array) -> jax.Array:
+        return leaf.reshape(num_devices, num_each, *leaf.shape[1:]).swapaxes(0, 1)
+
+    results = _map_in_chunks(
+        jax.vmap(function), [dealt(leaf) for leaf in batch], num_each, chunk_size
+    )
+    return jax.tree.map(
+        lambda leaf: leaf.swapaxes(0, 1).reshape(axis_size, *leaf.shape[2:]), results
+    )
+
+
+def _num_devices(axis_size: int) -> int:
+    """The devices over which a batch may be sharded. If a mesh is set, its examples are, and the
+    batch is not. A mesh of fewer devices divides the batch, too: the largest divisor suits most.
+    """
+    if meshes.is_set():
+        return 1
+    most = min(axis_size, len(jax.devices(devices.platform())))
+    return next((count for count in range(most, 1, -1) if axis_size % count == 0), 1)
+
+
+def _map_in_chunks(
+    function: Callable[[list[jax.Array]], PyTree],
+    batch: list[jax.Array],
+    axis_size: int,
+    chunk_size: int,
+) -> PyTree:
     """Maps a function over a batch in chunks. Copies of the first member pad the last chunk."""
-    if axis_size == 0:
-        return jax.vmap(function)(batch)
-    if chunk_size <= 1:
+    if axis_size > 0 and chunk_size <= 1:
         return lax.map(function, batch)
     if chunk_size >= axis_size:
         return jax.vmap(function)(batch)

@@ -57,6 +57,11 @@ class PairwiseBoosting(boosting.Booster):
         """The number of slots: one per round."""
         return AdaBoost().capacity(max_rounds, num_proposed)
 
+    @property
+    def takes_turns(self) -> bool:
+        """True: members of a batch differ in the lengths of their exact combinations."""
+        return True
+
     def init(self, dataset: Dataset, capacity: int) -> Absorbed:
         """The constant classifier of the larger class, and AdaBoost's first example weights."""
         first = AdaBoost().init(dataset, capacity)

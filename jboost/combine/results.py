@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import batching, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.combine import agglomerate, bounds, votes
@@ -105,6 +105,7 @@ def solve_votes(
     dtype = jnp.result_type(float) if dtype is None else dtype
     num_examples, num_classifiers = scores.shape
 
+    # One member of a batch at a time: the lengths of their sweeps and descents differ.
     def solve(
         is_allowed: Array, short: Array, examples: tuple[Array, ...], *beside: Array
     ) -> LinearVote:
@@ -112,7 +113,7 @@ def solve_votes(
         best = strategy(gathered, Arithmetic(str(dtype)), *beside)
         return _certified(gathered, best, gathered.valid & is_allowed, short, dtype)
 
-    vote = numerics.in_64_bits(solve)(
+    vote = batching.in_chunks(numerics.in_64_bits(solve), at_once=1)(
         jnp.asarray(is_allowed),
         jnp.asarray(short, jnp.int32),
         lax.stop_gradient(padded(scores, labels, weights, mask)),

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, derivatives, meshes, numerics
+from jboost.base import check, derivatives, meshes
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -332,5 +332,5 @@ def _optimal_separator(
             result_dtype=result_dtype,
         )
 
-    separator = (numerics.in_64_bits(solve) if config.word_bits == 64 else solve)(*padded)
+    separator = config.program(solve)(*padded)
     return separator._replace(misclassified=separator.misclassified[:num_points])

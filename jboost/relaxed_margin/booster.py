@@ -60,6 +60,11 @@ class RelaxedMargin(boosting.Booster):
         """All proposed columns are taken where the votes are corrected fully, else the best."""
         return max_rounds * num_proposed if self.update == "fully_corrective" else max_rounds
 
+    @property
+    def takes_turns(self) -> bool:
+        """True: members of a batch differ in their rounds, in number and in length."""
+        return True
+
     def init(self, dataset: Dataset, capacity: int) -> Absorbed:
         """No votes: the example weights nearest to the user's that the relaxation allows."""
         prior = boosting.initial_distribution(dataset)

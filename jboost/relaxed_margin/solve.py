@@ -317,7 +317,8 @@ def _solve(
     examples: Dataset, relaxation: Any, tolerance: Array, votes: Any, *, config: SolverConfig
 ) -> RelaxedMarginSolution:
     """`examples` are the rows of the matrix, all labelled +1."""
-    run = batching.in_chunks(functools.partial(_solve_one, config))
+    # One member at a time: their numbers of iterations differ.
+    run = batching.in_chunks(functools.partial(_solve_one, config), at_once=1)
     return derivatives.define(run, differentiate)(examples, relaxation, tolerance, votes)
 
 

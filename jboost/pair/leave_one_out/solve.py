@@ -321,7 +321,7 @@ def _by_sweep(
         counts = _by_occurrence(instance, near, own, other)
         return _conclude(instance, encoding, mask, near.undecided, counts, fits, result_dtype)
 
-    result = (numerics.in_64_bits(solve) if config.word_bits == 64 else solve)(*padded)
+    result = config.program(solve)(*padded)
     return result._replace(errors=result.errors[:num_points], kinds=result.kinds[:num_points])
 
 

@@ -180,7 +180,7 @@ def _pareto_front(
             instance, encoding, sweep_front(instance, max_points, config), result_dtype
         )
 
-    return (numerics.in_64_bits(solve) if config.word_bits == 64 else solve)(*padded)
+    return config.program(solve)(*padded)
 
 
 @meshes.takes_sharded

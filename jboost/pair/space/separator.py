@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, loops, meshes, numerics, reduce
+from jboost.base import batching, check, loops, meshes, numerics, reduce
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
@@ -114,7 +114,7 @@ def optimal_plane(
             result_dtype=result_dtype,
         )
 
-    separator = numerics.in_64_bits(solve)(*padded)
+    separator = batching.in_chunks(numerics.in_64_bits(solve), at_once=1)(*padded)
     return separator._replace(misclassified=separator.misclassified[:num_points])
 
 

@@ -18,14 +18,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, devices, loops, meshes, numerics, reduce
-from jboost.base.types import Array
+from jboost.base import batching, check, devices, loops, meshes, numerics, reduce
+from jboost.base.types import Array, PyTree
 from jboost.geometry import angular
 from jboost.pair.sweep.instance import LineInstance
 
@@ -59,6 +60,14 @@ class SweepConfig:
             chunk_pairs=self.chunk_pairs or (2**18 if on_cpu else 2**25),
             parallel_sorts=self.parallel_sorts or (min(os.cpu_count() or 1, 8) if on_cpu else 1),
             word_bits=self.word_bits or (32 if platform == "tpu" else 64),
+        )
+
+    def program(self, solve: Callable[..., PyTree]) -> Callable[..., PyTree]:
+        """Returns `solve` of the arrays of one data set with types as wide as the words. On a CPU a
+        batch runs one data set after the other: in step, each would wait for the slowest.
+        """
+        return batching.in_chunks(
+            numerics.in_64_bits(solve) if self.word_bits == 64 else solve, at_once=1
         )
 
 
