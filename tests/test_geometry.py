@@ -10,7 +10,8 @@ import pytest
 
 import jboost
 from jboost.base import numerics
-from jboost.geometry import angular, exact, fractions, hulls, linear
+from jboost.geometry import angular, exact, hulls, linear
+from jboost.pair.sweep import line
 from marks import slow
 
 DTYPES = (np.float32, np.float64)
@@ -380,7 +381,7 @@ def test_directions_of_float32_enclose_any_direction(x64):
     vectors[550:, 1] *= 1e-12
     vectors[:4] = [(0, 1), (-3, 0), (5, -5), (2**20 - 1, 2**20)]
     found = jax.jit(
-        jax.vmap(lambda vector: fractions.enclosing_directions(vector, np.dtype(np.float32)))
+        jax.vmap(lambda vector: line.enclosing_directions(vector, np.dtype(np.float32)))
     )(vectors)
     x, y = np.moveaxis(np.asarray(found), 2, 0)
     assert np.array_equal(x, x.astype(np.float32))

@@ -113,6 +113,29 @@ def read_order(keys: Keys) -> HalfTurnOrder:
     return _read_one_word(*keys.words) if len(keys.words) == 1 else _read_two_words(*keys.words)
 
 
+def sorted_orders(keys: Keys, num_parts: int) -> HalfTurnOrder:
+    """The angular orders around several centres, fields [c, n], from their keys [c, n].
+
+    The keys are sorted in `num_parts` parts of equal size, which a CPU sorts in parallel.
+    """
+    parts = zip(*(jnp.split(word, num_parts) for word in keys.words), strict=True)
+    words = zip(*(sort_keys(Keys(part)).words for part in parts), strict=True)
+    return jax.vmap(read_order)(Keys(tuple(jnp.concatenate(word) for word in words)))
+
+
+def half_turn_orders(points: Array, centres: Array, live: Array, num_parts: int) -> HalfTurnOrder:
+    """`half_turn_order` around several centres, fields [c, n].
+
+    Args:
+      points: [2, n].
+      centres: [2, c].
+      live: [c, n] bool.
+      num_parts: as in `sorted_orders`.
+    """
+    keys = jax.vmap(half_turn_keys, in_axes=(None, 1, 0))(points, centres, live)
+    return sorted_orders(keys, num_parts)
+
+
 def _in_one_word(points: Array, centre: Array, live: Array) -> Keys:
     size = points.shape[1]
     index_bits, fraction_bits = _index_bits(size), _fraction_bits(size)

@@ -24,8 +24,8 @@ from jboost.pair.arguments import validate_examples, validate_initial
 from jboost.pair.branch_and_bound import BranchAndBoundConfig, BranchAndBoundState
 from jboost.pair.space import PlaneSearchState
 from jboost.pair.sweep import SweepConfig, visits
-from jboost.pair.sweep.encoding import certify, encode, pad_rows
-from jboost.pair.sweep.line import draw_line
+from jboost.pair.sweep.instance import encode, pad_rows
+from jboost.pair.sweep.line import certify, draw_line
 from jboost.pair.types import Fat, Separator
 
 # The most points for which "auto" chooses the sweep. Above it branch and bound is several times

@@ -13,8 +13,8 @@ from jboost.base.status import Status
 from jboost.pair import BranchAndBoundConfig, SweepConfig
 from jboost.pair.branch_and_bound import scans, search
 from jboost.pair.branch_and_bound.solve import pad, read
-from jboost.pair.sweep.encoding import certify, encode
-from jboost.pair.sweep.line import Line
+from jboost.pair.sweep.instance import encode
+from jboost.pair.sweep.line import Line, certify
 from marks import slow_but
 from oracles.pair import check_separator, optimal_pair, random_degenerate_sets
 

@@ -13,7 +13,7 @@ from benchmarks import tied_families
 from jboost.base import loops
 from jboost.base.status import Status
 from jboost.pair.sweep import margins, visits
-from jboost.pair.sweep.encoding import encode
+from jboost.pair.sweep.instance import encode
 from oracles.pair import optimal_pair
 
 LARGEST = 12  # points; the oracle takes their cube for each optimal set

@@ -37,9 +37,8 @@ from jboost.pair.branch_and_bound.types import (
     BranchAndBoundInfo,
     BranchAndBoundState,
 )
-from jboost.pair.sweep.encoding import certify, encode, pad_rows
-from jboost.pair.sweep.instance import LineInstance
-from jboost.pair.sweep.line import draw_line
+from jboost.pair.sweep.instance import LineInstance, encode, pad_rows
+from jboost.pair.sweep.line import certify, draw_line
 from jboost.pair.sweep.visits import Incumbent
 from jboost.pair.types import Fat, Separator
 

@@ -49,8 +49,7 @@ from jboost.pair.leave_one_out.verdicts import Near, Verdict, add_verdicts, matt
 from jboost.pair.separator import LARGEST_SWEEP, validate_config, validate_sweep
 from jboost.pair.space.separator import validate_config as validate_space_config
 from jboost.pair.sweep import SweepConfig
-from jboost.pair.sweep.encoding import Encoding, encode, pad_rows
-from jboost.pair.sweep.instance import LineInstance, weight_bits
+from jboost.pair.sweep.instance import Encoding, LineInstance, encode, pad_rows, weight_bits
 from jboost.pair.types import LeaveOneOut
 
 # The initial capacity, in splits. Ordinary data have a few dozen.

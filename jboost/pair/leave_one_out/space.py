@@ -29,7 +29,7 @@ from jboost.pair.space.bisectors import Bisector
 from jboost.pair.space.problem import PlaneProblem, encode
 from jboost.pair.space.sweep import AllAxes, bound_all, list_axes
 from jboost.pair.sweep import SweepConfig, look_around
-from jboost.pair.sweep.encoding import Encoding, pad_rows
+from jboost.pair.sweep.instance import Encoding, pad_rows
 from jboost.pair.types import LeaveOneOut
 
 _ROWS = 16  # data sets are padded to a multiple of this many rows, which share programs

@@ -12,8 +12,7 @@ from jboost.base.types import Array
 from jboost.pair.leave_one_out.near_optimal_lines import holds_gaps
 from jboost.pair.pareto.walk import FoundFront, FrontPoint
 from jboost.pair.sweep import visits
-from jboost.pair.sweep.encoding import Encoding
-from jboost.pair.sweep.instance import LineInstance, bound_loss, meets
+from jboost.pair.sweep.instance import Encoding, LineInstance, bound_loss, meets
 from jboost.pair.sweep.line import Line, draw_line, misclassified
 from jboost.pair.types import ParetoFront
 

@@ -38,7 +38,7 @@ from jboost.pair.pareto.steps import FrontWatch, ParetoState
 from jboost.pair.pareto.walk import sweep_front
 from jboost.pair.separator import validate_sweep
 from jboost.pair.sweep import SweepConfig
-from jboost.pair.sweep.encoding import encode, pad_rows
+from jboost.pair.sweep.instance import encode, pad_rows
 from jboost.pair.types import ParetoFront, TradeOff
 
 # The most points for which "auto" chooses the sweep. Above it "branch_and_bound" is ten times

@@ -26,8 +26,7 @@ from jboost.pair.pareto.steps import EndedError, FrontWatch, ParetoState, Places
 from jboost.pair.pareto.subproblems import Ground, list_places
 from jboost.pair.pareto.walk import WIDER, FoundFront, FrontPoint, best_constant
 from jboost.pair.separator import LARGEST_SWEEP, optimal_separator
-from jboost.pair.sweep.encoding import Encoding, encode, pad_rows
-from jboost.pair.sweep.instance import LineInstance
+from jboost.pair.sweep.instance import Encoding, LineInstance, encode, pad_rows
 from jboost.pair.sweep.line import Line
 from jboost.pair.types import ParetoFront
 

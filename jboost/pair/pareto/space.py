@@ -30,7 +30,7 @@ from jboost.base.types import Array
 from jboost.pair.pareto.steps import EndedError, FrontWatch, ParetoState, SlabsState
 from jboost.pair.space import bisectors
 from jboost.pair.space.bisectors import Bisector
-from jboost.pair.sweep.encoding import Encoding, pad_rows, read
+from jboost.pair.sweep.instance import Encoding, pad_rows, read
 from jboost.pair.types import ParetoFront
 
 # Points this close to the border of a slab are on it, as a share of half their largest range. Two

@@ -11,8 +11,7 @@ from jax import lax
 
 from jboost.base.types import Array
 from jboost.geometry import angular
-from jboost.pair.sweep.encoding import Encoding, read
-from jboost.pair.sweep.instance import is_integer, scale_axes
+from jboost.pair.sweep.instance import Encoding, is_integer, read, scale_axes
 
 
 class PlaneProblem(NamedTuple):

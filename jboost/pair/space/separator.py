@@ -22,7 +22,8 @@ from jboost.pair.space.problem import PlaneProblem, encode
 from jboost.pair.space.search import PlaneSearchState, Stopped, lower_bound, promising_axes
 from jboost.pair.space.sweep import Axes, bound_all, list_axes
 from jboost.pair.sweep import SweepConfig
-from jboost.pair.sweep.encoding import Encoding, certify, pad_rows
+from jboost.pair.sweep.instance import Encoding, pad_rows
+from jboost.pair.sweep.line import certify
 from jboost.pair.sweep.visits import Incumbent
 from jboost.pair.types import Fat, Separator
 

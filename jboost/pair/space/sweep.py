@@ -16,6 +16,7 @@ from jax import lax
 
 from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
+from jboost.geometry import angular
 from jboost.pair import sweep
 from jboost.pair.space.axes import look_along
 from jboost.pair.space.problem import PlaneProblem, list_places
@@ -80,22 +81,25 @@ class _AxisView(NamedTuple):
 class _Projected(NamedTuple):
     """The points projected along one axis."""
 
-    round: sweep.Round
+    radial: sweep.Radial
+    keys: angular.Keys  # not sorted
     straight: Array  # [n] int32, as in `Axis`
     doubt: Array  # [] integer, the weight of points whose direction is uncertain by rounding
 
 
 def _project(problem: PlaneProblem, centre: Array, second: Array) -> _Projected:
     axis = look_along(problem, centre, second)
-    around = sweep.look_from(axis.flat, jnp.zeros(2, problem.points.dtype))
-    radial = around.radial._replace(at_centre=jnp.min(axis.tilts))
-    return _Projected(around._replace(radial=radial), axis.straight, axis.doubt)
+    centre_of_plane = jnp.zeros(2, problem.points.dtype)
+    radial = sweep.look_around(axis.flat, centre_of_plane)
+    keys = angular.half_turn_keys(axis.flat.points, centre_of_plane, radial.off_centre)
+    radial = radial._replace(at_centre=jnp.min(axis.tilts))
+    return _Projected(radial, keys, axis.straight, axis.doubt)
 
 
-def _turned(projected: _Projected) -> _AxisView:
-    """The `_AxisView` of an axis whose keys are sorted."""
-    turn, index = sweep.in_order(projected.round)
-    straight = numerics.take(projected.straight, index)
+def _turned(projected: _Projected, order: angular.HalfTurnOrder) -> _AxisView:
+    """The `_AxisView` of an axis from the angular order of its points."""
+    turn = sweep.in_order(projected.radial, order)
+    straight = numerics.take(projected.straight, order.index)
     plain = jnp.concatenate(
         [jnp.zeros(1, bool), (straight[1:] == straight[:-1]) & (straight[1:] > 0)]
     )
@@ -125,9 +129,7 @@ def _possible_loss(view: _AxisView) -> Array:
 def _bound_axes(problem: PlaneProblem, axes: Axes, index: Array, num_parts: int) -> Array:
     centres, seconds = axes.ends(index)
     projected = jax.vmap(_project, in_axes=(None, 0, 0))(problem, centres, seconds)
-    views = jax.vmap(_turned)(
-        projected._replace(round=sweep.sorted_in_parts(projected.round, num_parts))
-    )
+    views = jax.vmap(_turned)(projected, angular.sorted_orders(projected.keys, num_parts))
     certain = problem.on_grid | ~reduce.any_true(views.turn.joined, axis=(0, 1))
     lower = (
         loops.cond(

@@ -3,7 +3,7 @@ around each centre, then an exact evaluation.
 """
 
 from jboost.pair.sweep.brackets import (
-    Round,
+    Radial,
     SweepConfig,
     Turn,
     attained_loss,
@@ -13,12 +13,10 @@ from jboost.pair.sweep.brackets import (
     least_loss,
     list_centres,
     look_around,
-    look_from,
-    sorted_in_parts,
 )
 
 __all__ = [
-    "Round",
+    "Radial",
     "SweepConfig",
     "Turn",
     "attained_loss",
@@ -28,6 +26,4 @@ __all__ = [
     "least_loss",
     "list_centres",
     "look_around",
-    "look_from",
-    "sorted_in_parts",
 ]

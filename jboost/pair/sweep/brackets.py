@@ -146,47 +146,22 @@ def possible_loss(turn: Turn) -> Array:
     return least_loss(turn, rises_before - falls, rises - falls_before)
 
 
-class Round(NamedTuple):
-    """The points around a centre and their sort keys, before they are sorted."""
-
-    radial: Radial
-    keys: angular.Keys
-
-
-def look_from(instance: LineInstance, centre: Array) -> Round:
-    """The `Round` of a centre [2]."""
-    radial = look_around(instance, centre)
-    return Round(radial, angular.half_turn_keys(instance.points, centre, radial.off_centre))
-
-
-def in_order(around: Round) -> tuple[Turn, Array]:
-    """The `Turn` of a line around a centre, from sorted keys, and the points in angular order, [n]
-    int32.
-    """
-    order = angular.read_order(around.keys)
+def in_order(radial: Radial, order: angular.HalfTurnOrder) -> Turn:
+    """The `Turn` of a line around a centre, from the angular order of the points."""
     steps, ends = (
-        numerics.take(around.radial.steps, order.index),
+        numerics.take(radial.steps, order.index),
         jnp.append(~order.joined[1:], True),
     )
-    return Turn(around.radial, steps, order.joined, ends), order.index
-
-
-def sorted_in_parts(around: Round, num_parts: int) -> Round:
-    """The `Round` of several centres, fields [c, ...], with sorted keys. The keys are sorted in
-    parts of equal size, which a CPU sorts in parallel.
-    """
-    parts = zip(*(jnp.split(word, num_parts) for word in around.keys.words), strict=True)
-    words = zip(*(angular.sort_keys(angular.Keys(part)).words for part in parts), strict=True)
-    return around._replace(keys=angular.Keys(tuple(jnp.concatenate(word) for word in words)))
+    return Turn(radial, steps, order.joined, ends)
 
 
 def _bound_places(
     instance: LineInstance, places: Array, num_parts: int, exact_angles: bool
 ) -> Array:
-    rounds = jax.vmap(look_from, in_axes=(None, 1))(
-        instance, numerics.take(instance.points, places)
-    )
-    turns, _ = jax.vmap(in_order)(sorted_in_parts(rounds, num_parts))
+    at = numerics.take(instance.points, places)
+    radial = jax.vmap(look_around, in_axes=(None, 1))(instance, at)
+    orders = angular.half_turn_orders(instance.points, at, radial.off_centre, num_parts)
+    turns = jax.vmap(in_order)(radial, orders)
     ties_are_plain = instance.on_grid & (not exact_angles)
     certain = ties_are_plain | ~reduce.any_true(turns.joined, axis=(0, 1))
     return loops.cond(certain, jax.vmap(attained_loss), jax.vmap(possible_loss), turns)
@@ -279,9 +254,9 @@ def list_centres(instance: LineInstance, *, capacity: int | None = None) -> tupl
 
     The default capacity max(n // 2, 1) is enough for the smaller class.
     """
-    size = instance.x.shape[0]
+    size = instance.points.shape[1]
     skipped, x, y, index = lax.sort(
-        (~instance.own, instance.x, instance.y, lax.iota(jnp.int32, size)), num_keys=3
+        (~instance.own, *instance.points, lax.iota(jnp.int32, size)), num_keys=3
     )
     again = (x[1:] == x[:-1]) & (y[1:] == y[:-1])
     skipped = skipped | jnp.concatenate([jnp.zeros(1, bool), again])

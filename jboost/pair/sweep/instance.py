@@ -1,5 +1,5 @@
-"""The input of the search: points scaled by powers of two, integer weights, and bounds of the error
-of this conversion.
+"""The input of every search, from arrays: points scaled by powers of two, integer weights, and
+bounds of the error of this conversion.
 
 Scaling is exact. Angular order does not depend on the units of the two axes. Each axis therefore
 has its own scale, which fills the integer grid of the angular keys. Distances use coordinates with
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax import lax
 
 from jboost.base import numerics, reduce
 from jboost.base.types import Array
@@ -39,6 +40,83 @@ class LineInstance(NamedTuple):
     def y(self) -> Array:
         """[n]"""
         return self.points[1]
+
+
+class UnscaledExamples(NamedTuple):
+    """The valid examples before the points are scaled. The smaller class is the own class."""
+
+    points: Array  # [n, d] in the float type of the search, 0 where not live
+    own: Array  # [n] bool, live and of the own class
+    live: Array  # [n] bool
+    weights: Array  # [n] integer, 0 where not live
+
+
+class Encoding(NamedTuple):
+    """The data needed to convert the result of a search."""
+
+    points: Array  # [n, d] in the units of the data, 0 where not live
+    live: Array  # [n] bool
+    positive: Array  # [n] bool
+    own_is_positive: Array  # [] bool
+    weights: Array  # [n] as given, 0 where masked
+    integers: Array  # [n] the same in units of `weight_unit`
+    unit: Array  # [] of metric coordinates
+    weight_unit: Array  # [] of integer weights
+    rounding: Array  # [] a bound of the total rounding error of the weights
+    valid: Array  # [] bool
+    faithful: Array  # [] bool, nothing is lost by the cast or by underflow
+
+
+def pad_rows(size: int, *arrays: Array) -> list[Array]:
+    """Arrays [n, ...] padded with rows of zeros, [size, ...]. Derivatives are stopped."""
+    return [
+        jnp.pad(
+            lax.stop_gradient(array), ((0, size - array.shape[0]),) + ((0, 0),) * (array.ndim - 1)
+        )
+        for array in arrays
+    ]
+
+
+def encode(
+    points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dtype
+) -> tuple[LineInstance, Encoding]:
+    """The problem in the plane: points scaled by powers of two, integer weights, and the smaller
+    class as the own one.
+    """
+    examples, encoding = read(points, labels, weights, mask, real)
+    instance, unit, faithful = scale_points(*examples)
+    return instance, encoding._replace(unit=unit, faithful=encoding.faithful & faithful)
+
+
+def read(
+    points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dtype
+) -> tuple[UnscaledExamples, Encoding]:
+    """The valid examples, and the data that convert a result to the units of the input."""
+    valid = is_valid(points, labels, weights, mask)
+    usable = mask & valid
+    positive = usable & (labels > 0)
+    num_positive, num_usable = reduce.totals(positive.astype(jnp.int32), usable.astype(jnp.int32))
+    own_is_positive = 2 * num_positive <= num_usable
+    own = usable & (positive == own_is_positive)
+    points = jnp.where(usable[:, None], points, jnp.zeros((), points.dtype))
+    weights = jnp.where(usable, weights, jnp.zeros((), weights.dtype)).astype(real)
+    integers, weight_unit, rounding = scale_weights(weights)
+    encoding = Encoding(
+        points=points,
+        live=usable,
+        positive=positive,
+        own_is_positive=own_is_positive,
+        weights=weights,
+        integers=integers,
+        unit=jnp.ones((), real),
+        weight_unit=weight_unit,
+        rounding=rounding,
+        valid=valid,
+        faithful=is_kept_by_cast(points, real),
+    )
+    return UnscaledExamples(
+        points.astype(real) + jnp.zeros((), real), own, usable, integers
+    ), encoding
 
 
 def is_valid(points: Array, labels: Array, weights: Array, mask: Array) -> Array:

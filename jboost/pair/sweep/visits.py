@@ -23,7 +23,7 @@ from jax import lax
 from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry import angular, hulls
-from jboost.pair.sweep.brackets import Radial, SweepConfig, look_from, sorted_in_parts
+from jboost.pair.sweep.brackets import Radial, SweepConfig, look_around
 from jboost.pair.sweep.instance import LineInstance
 from jboost.pair.sweep.margins import View, bound_margins, limit_directions
 from jboost.pair.types import Fat
@@ -207,9 +207,8 @@ def _open_classes(instance: LineInstance, places: Array, num_parts: int) -> tupl
     loss is the largest integer where there is no class.
     """
     at = numerics.take(instance.points, places)
-    rounds = jax.vmap(look_from, in_axes=(None, 1))(instance, at)
-    radial = rounds.radial
-    quick = jax.vmap(angular.read_order)(sorted_in_parts(rounds, num_parts).keys)
+    radial = jax.vmap(look_around, in_axes=(None, 1))(instance, at)
+    quick = angular.half_turn_orders(instance.points, at, radial.off_centre, num_parts)
     order = loops.cond(
         instance.on_grid | ~reduce.any_true(quick.joined, axis=(0, 1)),
         lambda: quick,
