@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, devices
+from jboost.base import check, devices, example_values
 from jboost.base.types import Array, ArrayLike, Dataset, fill
 
 
@@ -116,7 +116,7 @@ def validate_known_labels(labels: Array, mask: Array) -> None:
     """
     if not check.are_traced(labels, mask) and _any(_are_bad_labels, labels, mask):
         _on_host("labels", labels, mask)
-        check.require_labels(labels, mask)
+        example_values.require_labels(labels, mask)
 
 
 def validate_known_weights(weights: Array, mask: Array) -> None:
@@ -125,7 +125,7 @@ def validate_known_weights(weights: Array, mask: Array) -> None:
     """
     if not check.are_traced(weights, mask) and _any(_are_bad_weights, weights, mask):
         _on_host("weights", weights, mask)
-        check.require_weights(weights, mask)
+        example_values.require_weights(weights, mask)
 
 
 def _on_host(name: str, *arrays: Array) -> None:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from chex import Array, ArrayTree
 
-from jboost.base import check, devices
+from jboost.base import check, devices, example_values
 from jboost.base.check import ArrayLike
 
 PyTree = ArrayTree
@@ -122,4 +122,4 @@ def validate(dataset: Dataset, *, allow_missing: bool = False) -> None:
     )
     if allow_missing:
         features = np.where(np.isnan(features), 0, features)
-    check.values(features, *dataset[1:])
+    example_values.values(features, *dataset[1:])

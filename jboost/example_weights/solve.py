@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, derivatives, labelled, meshes, reduce
+from jboost.base import batching, check, derivatives, example_values, labelled, meshes, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.example_weights import certify, game, iterations, working_set
@@ -327,7 +327,7 @@ def validate(
 
 
 def _validate(inputs: Inputs, penalty: ArrayLike, radius: ArrayLike | None) -> None:
-    check.values(
+    example_values.values(
         inputs.points,
         inputs.labels,
         jnp.ones_like(inputs.labels),

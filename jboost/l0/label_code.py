@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jboost.base import check
+from jboost.base import check, example_values
 from jboost.base.boosting import Ensemble
 from jboost.l0.description import bits_for
 
@@ -196,7 +196,7 @@ def encode_labels(
     (8, 1, 1)
     """
     labels = check.host_array("labels", labels, shape=(book.num_examples,), kinds="fiu").astype(int)
-    check.require_labels(labels, np.ones(labels.shape, bool))
+    example_values.require_labels(labels, np.ones(labels.shape, bool))
     with jax.enable_x64(True):  # signs of votes are exact, so no coefficient may be rounded
         numbers = check.host_array("coefficients", coefficients, shape=(len(places),), kinds="fiu")
     if not (np.isfinite(numbers) & (numbers >= 0)).all():

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, meshes
+from jboost.base import check, example_values, meshes
 from jboost.base.types import Array, ArrayLike
 
 
@@ -69,7 +69,7 @@ def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> Confident
 
 def _validate(labels: np.ndarray, probabilities: np.ndarray) -> None:
     """Raises ValueError, naming the argument, for the first invalid label or probability."""
-    check.require_labels(labels, np.ones(len(labels), bool))
+    example_values.require_labels(labels, np.ones(len(labels), bool))
     for i in np.flatnonzero(~((probabilities >= 0) & (probabilities <= 1)))[:1]:
         raise ValueError(
             f"probabilities[{i}] is {probabilities[i]:g}: expected a probability from 0 to 1, that"
