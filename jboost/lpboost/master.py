@@ -26,8 +26,10 @@ from jboost.lp import first_order, interior_point
 from jboost.lp.first_order import FirstOrderConfig, WarmStart
 from jboost.lp.interior_point import InteriorPointConfig
 from jboost.lp.problem import LinearProgram
+from jboost.lp.simplex import margin_tables
 from jboost.lp.simplex import margins as margin_simplex
-from jboost.lp.simplex.margins import Basis, SimplexConfig
+from jboost.lp.simplex.margin_tables import Basis
+from jboost.lp.simplex.margins import SimplexConfig
 from jboost.lp.types import NO_PROOF
 from jboost.projections import projection_capped_simplex
 from jboost.relaxations import games
@@ -60,7 +62,7 @@ class MasterSolution(NamedTuple):
 def start(config: Config, num_examples: int, capacity: int, dtype: Any) -> Warm:
     """The value of `warm` before the first master."""
     if isinstance(config, SimplexConfig):
-        return margin_simplex.nothing(num_examples, capacity, dtype)
+        return margin_tables.nothing(num_examples, capacity, dtype)
     if isinstance(config, InteriorPointConfig | SolverConfig):
         return ()
     return WarmStart(
@@ -102,7 +104,7 @@ def finds_vertices(config: Config) -> bool:
 def grown(warm: Warm, num_new: int) -> Warm:
     """The warm start of a master with `num_new` more columns, appended at the end."""
     if isinstance(warm, Basis):
-        return margin_simplex.grown(warm, num_new)
+        return margin_tables.grown(warm, num_new)
     return (
         warm._replace(dual=jnp.insert(warm.dual, -1, jnp.zeros((num_new,))))
         if isinstance(warm, WarmStart)

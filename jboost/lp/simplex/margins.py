@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -38,21 +38,22 @@ from jboost.base import check, loops, numerics, reduce
 from jboost.base.numerics import times
 from jboost.base.types import Array
 from jboost.lp.simplex import break_points
+from jboost.lp.simplex.margin_tables import (
+    FIXED,
+    Basis,
+    MarginProgram,
+    MarginTable,
+    basis_of,
+    first_basis,
+    make_program,
+    make_table,
+    positions,
+)
 
-# A power of the rounding unit: the size of the amounts by which margins are raised, and the
-# smallest slope that is not flat.
-_RAISED = 0.75
 _LEAST_PIVOT = 0.6  # a power of the rounding unit: the smallest entry that may be a pivot
 # The method stops once a recomputed table reduces the gap to no less than this share of the least
 # gap, and has no pivot.
 _LEAST_GAIN = 0.5
-_NEAR = 1e-3  # the largest error of the inverse of the first basis, after its correction
-_LEAST_VOTE = 0.5  # a power of the rounding unit: how far votes of the first basis may be below 0
-_STEEP = 0.01  # slopes up to this share of the tolerance are flat
-# The margins of a vote that is not in use. The objective of every vertex is larger, so such a vote
-# stays 0.
-_UNUSED = -2.0
-_FIXED = 2  # the number of fixed positions: the sum of the votes and the constant
 # After rounding errors have spoilt a basis, the table is computed anew this many times as often.
 _MORE_OFTEN = 8
 
@@ -76,15 +77,6 @@ class SimplexConfig:
         return min(self.refresh_every, self.max_iterations)
 
 
-class Basis(NamedTuple):
-    """The votes and margins that are 0 at a vertex, and the variables as functions of them."""
-
-    places: Array  # [n + m] int32 of the slots, then of the basic forms
-    # [n + 2, n + 2] each variable, in a column, as a linear function of the slots, of the sum of
-    # the votes and of the constant
-    inverse: Array
-
-
 class MarginSolution(NamedTuple):
     """A vertex, and the example weights, which are the slopes of the objective there."""
 
@@ -92,31 +84,6 @@ class MarginSolution(NamedTuple):
     example_weights: Array  # [m]
     basis: Basis
     num_iterations: Array  # [] int32
-
-
-class _MarginProgram(NamedTuple):
-    columns: Array  # [n, m]
-    # [n + 2, n + m + 3] the form of each place, in a column, as coefficients of the variables
-    forms: Array
-    caps: Array  # [n + m + 3] the penalty of each place per unit below 0
-    flat: Array  # [] slopes up to this count as 0
-
-
-class _Table(NamedTuple):
-    """The basic forms, and rho as the last of them, as linear functions of the slots, of the sum of
-    the votes and of the constant.
-    """
-
-    # [n + 2, m + 1] the values where all slots are 0 are the sum of the last two rows
-    entries: Array
-    places: Array  # [n + m + 3] int32 by position
-    # [n + m + 3] by position: the penalty where the form is below 0, else minus the penalty
-    sides: Array
-    norms: Array  # [n + 2] the squared norms of the rows, plus 1 for the slot itself
-    slopes: Array  # [n + 2] the derivative of the objective with respect to each slot, upwards
-    # [] bool, False at the optimum, and where rounding errors hide the end of a step
-    has_moved: Array
-    num_pivots: Array  # [] int32; -1 before slopes are computed
 
 
 class _MarginPivots(NamedTuple):
@@ -132,27 +99,6 @@ class _MarginPivots(NamedTuple):
     is_tried: Array  # [] bool, whether the first basis was examined, and replaced if need be
     has_stalled: Array  # [] bool, whether the last table ended without reducing the gap enough
     is_settled: Array  # [] bool
-
-
-def nothing(num_examples: int, capacity: int, dtype: Any) -> Basis:
-    """A placeholder for no basis: the method then starts with a single hypothesis."""
-    size = capacity + _FIXED
-    return Basis(
-        jnp.arange(capacity + num_examples, dtype=jnp.int32), jnp.full((size, size), jnp.nan, dtype)
-    )
-
-
-def grown(basis: Basis, num_new: int) -> Basis:
-    """The basis with `num_new` additional votes, each of which is a slot."""
-    num_votes = basis.inverse.shape[0] - _FIXED
-    places = jnp.where(basis.places < num_votes, basis.places, basis.places + num_new)
-    new = num_votes + jnp.arange(num_new, dtype=jnp.int32)
-    inverse = jnp.eye(num_votes + num_new + _FIXED, dtype=basis.inverse.dtype)
-    old = jnp.r_[:num_votes, num_votes + num_new, num_votes + num_new + 1]
-    return Basis(
-        jnp.concatenate([places[:num_votes], new, places[num_votes:]]),
-        inverse.at[jnp.ix_(old, old)].set(basis.inverse),
-    )
 
 
 def solve(
@@ -177,20 +123,20 @@ def solve(
       config: static.
     """
     dtype, (num_votes, num_examples) = columns.dtype, columns.shape
-    program = _program(columns, is_used, caps, tolerance)
+    program = make_program(columns, is_used, caps, tolerance)
     pivot = functools.partial(_pivot, program.flat)
 
     def unfinished(run: _MarginPivots) -> Array:
         return ~run.is_settled & (run.num_iterations + config.at_once <= config.max_iterations)
 
     def work(run: _MarginPivots) -> _MarginPivots:
-        start, is_vertex = _table(program, run.basis)
+        start, is_vertex = make_table(program, run.basis)
         # no pivots from a basis that is about to be replaced
         start = start._replace(has_moved=is_vertex)
         table = loops.while_loop(
             lambda now: now.has_moved & (now.num_pivots < run.at_once), pivot, start
         )
-        new, numbers = _basis(table), _vertex(table)
+        new, numbers = basis_of(table), _vertex(table)
         gap = _gap(program, table, numbers)
         stalls = ~table.has_moved & ~(gap < _LEAST_GAIN * run.gap)
         after = run._replace(
@@ -206,7 +152,7 @@ def solve(
         )
         return loops.cond(is_vertex, lambda: after, lambda: _back(run))
 
-    first = _first_basis(program)
+    first = first_basis(program)
     nowhere, no = jnp.zeros((num_votes + num_examples,), dtype), jnp.zeros((), bool)
     start = _MarginPivots(
         basis=first if basis is None else basis,
@@ -240,133 +186,7 @@ def _back(run: _MarginPivots) -> _MarginPivots:
     )
 
 
-def _program(columns: Array, is_used: Array, caps: Array, tolerance: Array) -> _MarginProgram:
-    dtype, (num_votes, num_examples) = columns.dtype, columns.shape
-    rounding = jnp.finfo(dtype).eps ** _RAISED
-    columns = jnp.where(is_used[:, None], columns, _UNUSED)
-    raised = rounding * numerics.spread(num_examples, dtype)
-    margins = jnp.concatenate([columns, jnp.full((1, num_examples), -1.0, dtype), raised[None, :]])
-    rho = num_votes + num_examples
-    variable, place = jnp.arange(num_votes + _FIXED)[:, None], jnp.arange(rho + 1 + _FIXED)[None, :]
-    is_vote = variable < num_votes
-    of_fixed = jnp.where(
-        is_vote,
-        place == rho + 1,
-        place == variable + num_examples + jnp.where(variable > num_votes, 1, 0),
-    )
-    forms = jnp.where(
-        (is_vote & (place == variable)) | of_fixed,
-        1.0,
-        jnp.pad(margins, ((0, 0), (num_votes, 1 + _FIXED))),
-    )
-    unlimited = jnp.full((num_votes,), jnp.inf, dtype)
-    caps = jnp.concatenate([unlimited, jnp.minimum(caps, 1.0), jnp.ones((1 + _FIXED,), dtype)])
-    return _MarginProgram(
-        columns, forms, caps, jnp.maximum(_STEEP * tolerance, rounding).astype(dtype)
-    )
-
-
-def _first_basis(program: _MarginProgram) -> Basis:
-    """The basis of the single hypothesis with the largest edge, where rho is its least margin."""
-    num_votes, num_examples = program.columns.shape
-    caps = program.caps[num_votes : num_votes + num_examples]
-    vote = lax.argmax(times(program.columns, caps), 0, jnp.int32)
-    forms = program.forms[:, num_votes : num_votes + num_examples]
-    margin = lax.argmin(jnp.where(caps > 0, forms[vote] + forms[-1], jnp.inf), 0, jnp.int32)
-    place = jnp.arange(num_votes + num_examples, dtype=jnp.int32)
-    places = jnp.where(
-        place == vote, num_votes + margin, jnp.where(place == num_votes + margin, vote, place)
-    )
-
-    unit, variable = (
-        jnp.arange(num_votes + _FIXED)[:, None],
-        jnp.arange(num_votes + _FIXED)[None, :],
-    )
-    is_slot, form = unit < num_votes, forms[:, margin]
-    of_vote = jnp.where(
-        unit == vote, 0.0, jnp.where(is_slot, -1.0, jnp.where(unit == num_votes, 1.0, 0.0))
-    )
-    of_rho = (
-        jnp.where(unit == vote, -1.0, jnp.where(unit == num_votes, 0.0, form[:, None]))
-        + of_vote * form[vote]
-    )
-    others = jnp.where((unit == variable) & (unit != num_votes), 1.0, 0.0)
-    inverse = jnp.where(variable == vote, of_vote, jnp.where(variable == num_votes, of_rho, others))
-    return Basis(places, inverse.astype(program.forms.dtype))
-
-
-def _table(program: _MarginProgram, basis: Basis) -> tuple[_Table, Array]:
-    """The table of a basis, and whether the basis is a vertex, [] bool.
-
-    First the inverse X is replaced by X (2 - K X), one Newton step. This squares its error, and
-    computes the entries of new votes exactly.
-    """
-    num_votes, num_examples = program.columns.shape
-    rho = num_votes + num_examples
-    fixed = jnp.array([rho + 1, rho + 2], jnp.int32)
-    places = jnp.concatenate(
-        [basis.places[:num_votes], fixed, basis.places[num_votes:], jnp.array([rho], jnp.int32)]
-    )
-    forms = numerics.take(program.forms, places)
-    slots, basics = forms[:, : num_votes + _FIXED], forms[:, num_votes + _FIXED :]
-    inverse = 2 * basis.inverse - times(times(basis.inverse, slots), basis.inverse)
-    entries = times(inverse, basics)
-    values = entries[-2] + entries[-1]
-    caps = numerics.take(program.caps, places)
-    is_below = jnp.pad(
-        (values < 0) & (places[num_votes + _FIXED :] >= num_votes), (num_votes + _FIXED, 0)
-    ) | (places == rho)
-    sides = jnp.where(is_below, caps, -caps)
-    norms = 1 + times(entries * entries, jnp.ones_like(values))
-    table = _Table(
-        entries,
-        places,
-        sides,
-        norms,
-        jnp.zeros_like(norms),
-        jnp.ones((), bool),
-        jnp.full((), -1, jnp.int32),
-    )
-    return table, _is_vertex(slots, inverse)
-
-
-def _is_vertex(slots: Array, inverse: Array) -> Array:
-    """Whether the inverse belongs to the slots and no vote is negative, up to rounding."""
-    num_votes = slots.shape[0] - _FIXED
-    probe = numerics.spread(slots.shape[0], slots.dtype)
-    missed = times(inverse, times(slots, probe)) - probe
-    votes = (inverse[-2] + inverse[-1])[:num_votes]
-    return (reduce.largest(jnp.abs(missed)) <= _NEAR) & (
-        reduce.least(votes) >= -(jnp.finfo(slots.dtype).eps ** _LEAST_VOTE)
-    )
-
-
-def _basis(table: _Table) -> Basis:
-    """The basis of a table, with the inverse that the table holds."""
-    num_slots = table.slopes.shape[0]
-    num_votes = num_slots - _FIXED
-    variables = jnp.append(
-        _positions(table)[:num_votes],
-        jnp.array([table.places.shape[0] - 1, num_votes + 1], jnp.int32),
-    )
-    every = jnp.concatenate([jnp.eye(num_slots, dtype=table.entries.dtype), table.entries], axis=1)
-    return Basis(
-        jnp.concatenate([table.places[:num_votes], table.places[num_slots:-1]]),
-        numerics.take(every, variables),
-    )
-
-
-def _positions(table: _Table) -> Array:
-    """The position of each place."""
-    position = jnp.arange(table.places.shape[0], dtype=jnp.int32)
-    return (
-        jnp.zeros_like(table.places)
-        .at[table.places]
-        .set(position, unique_indices=True, mode="promise_in_bounds")
-    )
-
-
-def _pivot(flat: Array, table: _Table) -> _Table:
+def _pivot(flat: Array, table: MarginTable) -> MarginTable:
     """One pivot: the slot of the steepest edge becomes basic, and a basic form becomes a slot. If
     no edge increases the objective, only the slopes are computed.
     """
@@ -407,7 +227,7 @@ def _pivot(flat: Array, table: _Table) -> _Table:
         2 * alike - ratios * (table.norms[slot] - row[basic] ** 2 - 2)
     )
     goes_on = moves | (table.num_pivots < 0)
-    return _Table(
+    return MarginTable(
         entries,
         jnp.where(
             enters,
@@ -428,18 +248,20 @@ def _gains(slopes: Array, sides: Array) -> tuple[Array, Array]:
     return jnp.maximum(slopes, falling), slopes >= falling
 
 
-def _steepest(table: _Table) -> tuple[Array, Array, Array]:
+def _steepest(table: MarginTable) -> tuple[Array, Array, Array]:
     """The slot of the steepest edge, its gain per unit of the slot, and whether it is upwards.
 
     The steepest edge has the largest gain relative to the length of the step in all forms.
     """
-    num_votes = table.slopes.shape[0] - _FIXED
+    num_votes = table.slopes.shape[0] - FIXED
     gains, _ = _gains(table.slopes[:num_votes], table.sides[:num_votes])
     slot = _place_of_largest(jnp.where(gains > 0, gains * gains / table.norms[:num_votes], -1.0))
     return slot, *_gains(table.slopes[slot], table.sides[slot])
 
 
-def _peak(table: _Table, changes: Array, gain: Array, flat: Array) -> tuple[Array, Array, Array]:
+def _peak(
+    table: MarginTable, changes: Array, gain: Array, flat: Array
+) -> tuple[Array, Array, Array]:
     """The length of a step.
 
     Returns:
@@ -483,10 +305,10 @@ def _place_of_largest(values: Array) -> Array:
     return found
 
 
-def _vertex(table: _Table) -> Array:
+def _vertex(table: MarginTable) -> Array:
     """Votes and example weights, [n + m]."""
     num_slots = table.slopes.shape[0]
-    num_votes = num_slots - _FIXED
+    num_votes = num_slots - FIXED
     in_slots = jnp.where(
         table.places[:num_slots] < num_votes,
         0.0,
@@ -498,11 +320,11 @@ def _vertex(table: _Table) -> Array:
     )
     return numerics.take(
         jnp.concatenate([in_slots, in_basics]),
-        _positions(table)[: table.places.shape[0] - 1 - _FIXED],
+        positions(table)[: table.places.shape[0] - 1 - FIXED],
     )
 
 
-def _gap(program: _MarginProgram, table: _Table, numbers: Array) -> Array:
+def _gap(program: MarginProgram, table: MarginTable, numbers: Array) -> Array:
     """The duality gap between the example weights and the votes, computed from the columns, plus
     the errors of their sums.
     """
