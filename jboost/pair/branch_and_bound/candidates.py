@@ -10,7 +10,7 @@ import numpy as np
 from jboost.base.types import PyTree
 from jboost.pair.branch_and_bound import leaf_visits as visits
 from jboost.pair.branch_and_bound import search
-from jboost.pair.branch_and_bound.cells import Leaves
+from jboost.pair.branch_and_bound.frontiers import Leaves
 from jboost.pair.branch_and_bound.leaf_visits import Classes
 from jboost.pair.branch_and_bound.search import LineProblem
 from jboost.pair.branch_and_bound.types import BranchAndBoundState

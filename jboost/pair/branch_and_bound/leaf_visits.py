@@ -17,7 +17,7 @@ from jax import lax
 from jboost.base import devices, numerics
 from jboost.base.types import Array
 from jboost.geometry import angular, hulls
-from jboost.pair.branch_and_bound.cells import Leaves
+from jboost.pair.branch_and_bound.frontiers import Leaves
 from jboost.pair.branch_and_bound.leaves import (
     Frame,
     Local,

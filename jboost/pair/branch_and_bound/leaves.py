@@ -18,7 +18,8 @@ from jax import lax
 from jboost.base import devices, loops
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import sites
-from jboost.pair.branch_and_bound.cells import Leaves, LineCells
+from jboost.pair.branch_and_bound.cells import LineCells
+from jboost.pair.branch_and_bound.frontiers import Leaves
 from jboost.pair.branch_and_bound.scans import running_max, running_min, running_sum
 from jboost.pair.branch_and_bound.sites import CurveSites
 

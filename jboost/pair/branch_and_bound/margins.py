@@ -16,7 +16,7 @@ from jax import lax
 from jboost.base import devices, loops, numerics
 from jboost.base.types import Array
 from jboost.geometry import hulls
-from jboost.pair.branch_and_bound.cells import Leaves
+from jboost.pair.branch_and_bound.frontiers import Leaves
 from jboost.pair.branch_and_bound.leaf_visits import SiteSeparation, counted_sides, sides_of_all
 from jboost.pair.branch_and_bound.leaves import Frame
 from jboost.pair.branch_and_bound.sites import CurveSites

@@ -16,7 +16,7 @@ import numpy as np
 
 from jboost.base import checksums
 from jboost.base.types import Array
-from jboost.pair.branch_and_bound import cells, leaves, sites
+from jboost.pair.branch_and_bound import cells, frontiers, leaves, sites
 from jboost.pair.branch_and_bound.cells import Division, Frontier, LineCells
 from jboost.pair.branch_and_bound.leaves import Frame
 from jboost.pair.branch_and_bound.sites import CurveSites, SiteTree
@@ -193,7 +193,7 @@ def advance(
     if num_branches:
         counts = (division.branch_rank, division.num_children, division.runs.num_bins)
         for part in parts_of(runs_of(*map(np.asarray, counts)), config):
-            child = cells.branch(
+            child = frontiers.branch(
                 problem.tree,
                 frontier,
                 division,
@@ -245,7 +245,7 @@ def _sweep_leaves(
     rows, width = leaf_shape(int(division.largest_leaf), config)
     for first in range(0, num_leaves, rows):
         last = min(first + rows, num_leaves)
-        batch = cells.collect_leaves(
+        batch = frontiers.collect_leaves(
             frontier, division, np.int32(first), np.int32(last), num_leaves=rows, width=width
         )
         brackets = leaves.bracket_leaves(

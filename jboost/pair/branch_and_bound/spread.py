@@ -28,7 +28,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jboost.base import devices
 from jboost.base.types import PyTree
-from jboost.pair.branch_and_bound import cells, leaves, search
+from jboost.pair.branch_and_bound import cells, frontiers, leaves, search
 from jboost.pair.branch_and_bound.cells import Division, Frontier, LineCells
 from jboost.pair.branch_and_bound.leaves import Frame
 from jboost.pair.branch_and_bound.search import Advance, LineProblem
@@ -245,7 +245,7 @@ def _bracket(
     width: int,
     num_triples: int,
 ) -> OpenLeaves:
-    batch = cells.collect_leaves(
+    batch = frontiers.collect_leaves(
         frontier, division, first, last, num_leaves=num_leaves, width=width
     )
     return OpenLeaves(batch, leaves.bracket_leaves(points, frame, batch, num_triples=num_triples))
@@ -293,5 +293,5 @@ def _child(
     last: jax.Array,
     **static: int,
 ) -> Frontier:
-    found: Frontier = cells.branch(tree, frontier, division, first, last, **static)
+    found: Frontier = frontiers.branch(tree, frontier, division, first, last, **static)
     return found

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from jboost.base import check
 from jboost.base.types import Array
-from jboost.pair.branch_and_bound.cells import Frontier, Leaves
+from jboost.pair.branch_and_bound.cells import Frontier
+from jboost.pair.branch_and_bound.frontiers import Leaves
 from jboost.pair.branch_and_bound.leaves import Bracket
 
 

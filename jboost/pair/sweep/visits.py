@@ -150,17 +150,20 @@ def visit_centres(
         after = loops.cond(better, lambda: candidate, lambda: best)
         return _SweepSearch(lower, ceiling, cursor, floor, after)
 
-    def unfinished(search: _SweepSearch) -> Array:
-        is_open = search.lower < search.best.loss
-        if all_optima:
-            is_open |= (
-                (search.lower == search.best.loss)
-                & (search.ceiling > _least_gain(search.best))
-                & ~search.best.is_constant
-            )
-        return reduce.any_true(is_open)
+    start = _start(instance, bounds, all_optima)
+    return loops.while_loop(lambda now: _is_unfinished(now, all_optima), step, start).best
 
-    return loops.while_loop(unfinished, step, _start(instance, bounds, all_optima)).best
+
+def _is_unfinished(search: _SweepSearch, all_optima: bool) -> Array:
+    """Whether a centre may have a class of less loss, or with `all_optima` of a larger margin."""
+    is_open = search.lower < search.best.loss
+    if all_optima:
+        is_open |= (
+            (search.lower == search.best.loss)
+            & (search.ceiling > _least_gain(search.best))
+            & ~search.best.is_constant
+        )
+    return reduce.any_true(is_open)
 
 
 def _divide_steps(instance: LineInstance, centres: Array, config: SweepConfig) -> tuple[int, int]:
