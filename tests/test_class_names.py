@@ -18,7 +18,7 @@ EXCEPTIONS = {
         "public in two packages: the bits of a table, and the transformer of scikit-learn",
     ),
     "ExactState": (
-        {"combine/branch_and_cut.py", "l0/branch_and_cut/solve.py"},
+        {"combine/branch_and_cut.py", "l0/branch_and_cut/batches.py"},
         "public in two packages: the states of their branch and cut",
     ),
     "LargeState": (

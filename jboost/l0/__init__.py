@@ -3,8 +3,9 @@
 """
 
 from jboost.l0.booster import L0, L0Certificate
+from jboost.l0.branch_and_cut.batches import ExactConfig, ExactState
 from jboost.l0.branch_and_cut.fit import ExactFit, ExactFitState, fit_exact
-from jboost.l0.branch_and_cut.solve import Exact, ExactConfig, ExactState, solve_exact
+from jboost.l0.branch_and_cut.solve import Exact, solve_exact
 from jboost.l0.branch_and_cut.unnormalised import solve_exact_unnormalised
 from jboost.l0.cross_validation import Choice, ChoiceState, choose
 from jboost.l0.description import CodeLength, code_length, risk_bound

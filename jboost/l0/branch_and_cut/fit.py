@@ -21,8 +21,8 @@ from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.l0 import driver
 from jboost.l0.booster import L0Certificate
 from jboost.l0.branch_and_cut import solve as exact
+from jboost.l0.branch_and_cut.batches import ExactConfig, ExactState, validate_unlimited
 from jboost.l0.branch_and_cut.in_play import Play, put_in_play
-from jboost.l0.branch_and_cut.solve import ExactConfig
 from jboost.l0.types import L0Fit
 from jboost.l0.votes import local_search
 
@@ -42,7 +42,7 @@ class ExactFitState(NamedTuple):
     """The state between two rounds of columns, or between two batches of nodes."""
 
     rounds: State | None  # of `jboost.l0.fit`
-    search: exact.ExactState | None  # None before the branch and cut
+    search: ExactState | None  # None before the branch and cut
 
 
 @meshes.takes_gathered
@@ -120,7 +120,7 @@ def fit_exact(
         "exact_tolerance", exact_tolerance, dataset.mask.shape[-1] + max_in_play + 2
     )
     options = {**options, "max_columns": max_columns}
-    exact.validate_unlimited("search", driver.validate_search(options.get("search")))
+    validate_unlimited("search", driver.validate_search(options.get("search")))
     of_booster = {name: given for name, given in options.items() if name != "strengthen"}
     rounds, dataset = driver.begin_fit(dataset, learner, max_rounds=max_rounds, **of_booster)
     if initial is not None and not isinstance(initial, ExactFitState):
@@ -170,7 +170,7 @@ class _Watcher:
         self.goes_on = loops.goes_on(self.on_step, ExactFitState(state, None), info)
         return self.goes_on
 
-    def watch_search(self, state: exact.ExactState, info: Any) -> bool:
+    def watch_search(self, state: ExactState, info: Any) -> bool:
         """Calls `on_step` after a batch of nodes."""
         return loops.goes_on(self.on_step, ExactFitState(self.rounds, state), info)
 

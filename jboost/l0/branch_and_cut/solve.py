@@ -12,7 +12,6 @@ value is excluded if its bound is at least the best loss.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -25,82 +24,21 @@ from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation
-from jboost.l0.branch_and_cut import branching, cutting, incumbents, node_program
-from jboost.l0.branch_and_cut.cutting import Engine, Goal
+from jboost.l0.branch_and_cut import cutting, node_program
+from jboost.l0.branch_and_cut.batches import (
+    ExactConfig,
+    ExactState,
+    TreeNode,
+    advance_batch,
+)
 from jboost.l0.branch_and_cut.domains import SimplexDomain
-from jboost.l0.branch_and_cut.node_program import NO, YES, Decisions, NodePool
+from jboost.l0.branch_and_cut.node_program import NodePool
 from jboost.l0.votes import local_search
-from jboost.l0.votes.local_search import FeasibleVote
 from jboost.search import stack
-from jboost.search.stack import Stack
 
 _SIMPLEX = SimplexDomain()
 # What the checksum of a state is of.
 _PARTS = "outputs, labels, costs, weights, masks, margin (or `largest`) or cutoff"
-
-
-@dataclasses.dataclass(frozen=True)
-class ExactConfig:
-    """Static sizes of the branch and cut."""
-
-    batch: int = 8
-    """The number of nodes that are removed from the stack and solved together."""
-    capacity: int = 4096
-    """The number of nodes that the stack holds. When it is full, the search ends with a valid
-    bound.
-    """
-    max_batches: int = 10_000
-    """The largest number of batches. After it the search ends with a valid bound."""
-    num_cuts: int | None = None
-    """The number of cuts held at a time. None for one per example plus two per column, at least 64.
-    The memory of a cut is that of twice the columns plus the examples.
-    """
-    root_rounds: int = 40
-    """The largest number of linear programs of the root. Each adds the cuts that the previous
-    solution violates.
-    """
-    node_rounds: int = 4
-    """The same for other nodes."""
-    num_triples: int = 0
-    """The largest number of Chvatal-Gomory cuts from triples of pair cuts that a linear program
-    adds, as in `jboost.l0.strengthen`; 0 for none. A node then takes longer, and there may be fewer
-    of them.
-    """
-    num_tried: int = 8
-    """The number of branching candidates of a node that are tried (strong branching)."""
-    tried_pivots: int = 15
-    """The number of pivots of a trial."""
-    search: local_search.SearchConfig = dataclasses.field(
-        default_factory=lambda: local_search.SearchConfig(max_moves=50)
-    )
-    """The local search that starts from the best vote of each batch."""
-
-    def __post_init__(self) -> None:
-        for name in (
-            "batch",
-            "capacity",
-            "max_batches",
-            "root_rounds",
-            "node_rounds",
-            "num_tried",
-            "tried_pivots",
-        ):
-            check.count(f"config.{name}", getattr(self, name), low=1)
-        check.count("config.num_triples", self.num_triples, low=0)
-        if self.num_cuts is not None:
-            check.count("config.num_cuts", self.num_cuts, low=1)
-        check.record("config.search", self.search, local_search.SearchConfig)
-        validate_unlimited("config.search", self.search)
-
-
-def validate_unlimited(name: str, search: Any) -> None:
-    """Raises ValueError for a config that limits the number of hypotheses that vote."""
-    most = getattr(search, "max_hypotheses", None)
-    if most is not None:
-        raise ValueError(
-            f"{name}.max_hypotheses is {most}: the optimum is over any number of hypotheses; leave"
-            " it out"
-        )
 
 
 class Exact(NamedTuple):
@@ -115,11 +53,6 @@ class Exact(NamedTuple):
     status: Array
 
 
-class _Node(NamedTuple):
-    decisions: Decisions
-    bound: Array  # []
-
-
 class Data(NamedTuple):
     """An instance of (15) over a pool."""
 
@@ -130,18 +63,6 @@ class Data(NamedTuple):
     mask: Array  # [m] bool
     column_mask: Array  # [U] bool
     margin: Array  # []
-
-
-class ExactState(NamedTuple):
-    """The state of the search between two batches."""
-
-    stack: Stack
-    best: FeasibleVote
-    goal: Array  # [] the lesser of the loss of `best` and the cutoff
-    floor: Array  # [] the least bound of the nodes that were dropped
-    num_nodes: Array  # [] int32
-    engine: Engine
-    checksum: Array  # [] uint32 of the data, the domain and the cutoff
 
 
 class BranchAndCutInfo(NamedTuple):
@@ -310,7 +231,7 @@ def _search(
     pool, state, is_valid = _begin(data, domain, cutoff, config=config)
 
     def step(state: ExactState) -> ExactState:
-        return _step(pool, state, tolerance, config)
+        return advance_batch(pool, state, tolerance, config)
 
     last, _ = loops.bounded_loop(
         step, lambda state: _unfinished(state, config), state, max_checks=config.max_batches
@@ -327,7 +248,7 @@ def _begin(
     """
     instance, is_valid = domain.make_instance(data)
     pool = node_program.make_pool(instance, domain)
-    root = _Node(node_program.everything_open(pool), jnp.zeros_like(data.margin))
+    root = TreeNode(node_program.everything_open(pool), jnp.zeros_like(data.margin))
     best = domain.first_vote(instance)
     nodes = stack.start(root, capacity=config.capacity, slack=2 * config.batch)
     is_hopeless = ~is_valid | ~domain.has_vote(data.column_mask)
@@ -361,7 +282,7 @@ def _advance(
     pool: NodePool, state: ExactState, tolerance: Array, *, config: ExactConfig
 ) -> tuple[ExactState, BranchAndCutInfo]:
     """One batch, for a loop on the host."""
-    after = _step(pool, state, tolerance, config)
+    after = advance_batch(pool, state, tolerance, config)
     return after, BranchAndCutInfo(
         after.num_nodes, after.stack.count, _lower_bound(pool, after), after.goal
     )
@@ -401,122 +322,4 @@ def _finish(
         jnp.where(is_sound, lower, jnp.where(is_valid, jnp.inf, jnp.nan)),
         last.num_nodes,
         status,
-    )
-
-
-class _Batch(NamedTuple):
-    """The state that is passed from one node of a batch to the next."""
-
-    engine: Engine
-    best: FeasibleVote
-    lead: FeasibleVote  # the best vote rounded from a program of this batch
-    goal: Array  # []
-    floor: Array  # []
-
-
-def _step(pool: NodePool, state: ExactState, tolerance: Array, config: ExactConfig) -> ExactState:
-    """One batch, nodes of the least bounds first: computes their bounds, updates the best vote, and
-    puts the children of nodes that may contain a better one on the stack.
-    """
-    nodes, is_node, begin = stack.top(state.stack, config.batch)
-    max_rounds = jnp.where(state.num_nodes == 0, config.root_rounds, config.node_rounds)
-
-    def work(batch: _Batch, part: tuple[_Node, Array]) -> tuple[_Batch, tuple[_Node, _Node, Array]]:
-        node, is_node = part
-        goal = cutting.make_goal(pool, batch.goal, tolerance)
-        is_open = is_node & (node.bound < goal.closing)
-        return loops.cond(
-            is_open,
-            lambda: _process(pool, batch, node, goal, max_rounds, config),
-            lambda: (_skipped(batch, node, is_node), (node, node, is_open)),
-        )
-
-    nowhere = state.best._replace(loss=jnp.full_like(state.best.loss, jnp.inf))
-    first = _Batch(state.engine, state.best, nowhere, state.goal, state.floor)
-    batch, (no, yes, is_parent) = loops.scan(work, first, (nodes, is_node), reverse=True)
-    children = jax.tree.map(lambda one, other: jnp.concatenate([one, other]), no, yes)
-    is_child = jnp.tile(is_parent, 2)
-    order = jnp.argsort(jnp.where(is_child, -children.bound, jnp.inf))
-    after = stack.put(
-        state.stack,
-        jax.tree.map(lambda leaf: leaf[order], children),
-        jnp.sum(is_child, dtype=jnp.int32),
-        begin,
-    )
-    after = _lowest_on_top(after, config)
-    searched = local_search.search(
-        pool.domain.instance_of(pool.instance), batch.lead, config=config.search
-    )
-    searched = pool.domain.reevaluated(pool.instance, searched)
-    best = local_search.better(batch.best, searched)
-    num_nodes = state.num_nodes + jnp.sum(is_node, dtype=jnp.int32)
-    return ExactState(
-        after,
-        best,
-        jnp.minimum(batch.goal, best.loss),
-        batch.floor,
-        num_nodes,
-        batch.engine,
-        state.checksum,
-    )
-
-
-def _skipped(batch: _Batch, node: _Node, is_node: Array) -> _Batch:
-    """The batch after a node that is closed already."""
-    return batch._replace(floor=jnp.minimum(batch.floor, jnp.where(is_node, node.bound, jnp.inf)))
-
-
-def _process(
-    pool: NodePool, batch: _Batch, node: _Node, goal: Goal, max_rounds: Array, config: ExactConfig
-) -> tuple[_Batch, tuple[_Node, _Node, Array]]:
-    """Processes a node. Returns the batch after it, its two children, and whether they exist."""
-    seen = cutting.visit(
-        pool,
-        batch.engine,
-        node.decisions,
-        node.bound,
-        goal,
-        max_rounds,
-        num_triples=config.num_triples,
-    )
-    vote = incumbents.nearest(pool, seen)
-    best = local_search.better(batch.best, vote)
-    found = jnp.minimum(batch.goal, best.loss)
-    after = cutting.make_goal(pool, found, goal.tolerance)
-    goes_on = seen.bound < after.closing
-
-    def choose() -> branching.BranchingCandidate:
-        return branching.choose(
-            pool,
-            seen.engine.cuts,
-            seen.decisions,
-            seen.solution,
-            found,
-            num_tried=config.num_tried,
-            num_pivots=config.tried_pivots,
-        )
-
-    candidate = loops.cond(goes_on, choose, lambda: branching.no_candidate(pool))
-    is_parent = goes_on & candidate.exists
-    floor = jnp.minimum(
-        batch.floor, jnp.where(~is_parent & (seen.bound < found), seen.bound, jnp.inf)
-    )
-    children = tuple(
-        _Node(branching.decided(seen.decisions, candidate.place, value), seen.bound)
-        for value in (NO, YES)
-    )
-    return _Batch(seen.engine, best, local_search.better(batch.lead, vote), found, floor), (
-        *children,
-        is_parent,
-    )
-
-
-def _lowest_on_top(nodes: Stack, config: ExactConfig) -> Stack:
-    """Sorts the stack so that the nodes of least bounds are on top and the global bound rises. Once
-    the stack is half full, the latest nodes stay on top, as depth first keeps fewer nodes open.
-    """
-    return loops.cond(
-        nodes.count <= config.capacity // 2,
-        lambda: stack.sorted_by(nodes, -nodes.nodes.bound),
-        lambda: nodes,
     )

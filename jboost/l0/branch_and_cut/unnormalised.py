@@ -17,12 +17,11 @@ from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation
+from jboost.l0.branch_and_cut.batches import ExactConfig, ExactState
 from jboost.l0.branch_and_cut.domains import Box
 from jboost.l0.branch_and_cut.solve import (
     Data,
     Exact,
-    ExactConfig,
-    ExactState,
     search_pool,
     validate_tolerance,
 )
