@@ -13,6 +13,7 @@ from jboost import export, learners
 from jboost.data import binarization
 from jboost.ensemble import Ensemble
 from jboost.learners import Monomial
+from jboost.learners.trees import Tree
 from jboost.pair.types import Separator
 
 NUM_ROWS = 10_000
@@ -137,7 +138,8 @@ def run_onnx(model, columns, **options):
 def run_json(model, columns, **options):
     """An evaluation of the format as docs/export.md documents it."""
     document = json.loads(export.to_json(model, **options))
-    assert (document["format"], document["format_version"]) == ("jboost-export", 1)
+    version = 2 if document["kind"] == "trees" else 1
+    assert (document["format"], document["format_version"]) == ("jboost-export", version)
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     scores = [score_of(document, row) for row in rows]
     return scores, [0 if score != score else 1 if score > 0 else -1 for score in scores]
@@ -154,6 +156,7 @@ def rounded(value, document):
 HEAD = {"format", "format_version", "jboost_version", "kind", "precision", "columns"}
 BODY = {
     "rules": {"constant", "score_error", "rules", "slopes"},
+    "trees": {"constant", "trees"},
     "scores": {"normal", "anchor", "bias"},
 }
 
@@ -188,6 +191,8 @@ def score_of(document, row):
             return math.nan
         terms = zip(document["normal"], values, document["anchor"], strict=True)
         return sum(n * (x - a) for n, x, a in terms) + document["bias"]
+    if document["kind"] == "trees":
+        return score_of_trees(document, row)
     total = float(document["constant"])
     for rule in document["rules"]:
         if all(holds(one, row[one["column"]]) for one in rule["conditions"]):
@@ -199,6 +204,18 @@ def score_of(document, row):
         side = "if_positive" if value > 0 else "if_negative"
         total += (slope[side] if value else 0.0) * value
     return total
+
+
+def score_of_trees(document, row):
+    votes = []
+    for node in document["trees"]:
+        while "vote" not in node:
+            condition = node["condition"]
+            is_true = holds(condition, row[condition["column"]])
+            node = node["if_true" if is_true else "if_false"]
+        votes.append(float(node["vote"]))
+    infinite = [vote for vote in votes if abs(vote) == math.inf]
+    return infinite[0] if infinite else sum(votes, float(document["constant"]))
 
 
 RUNNERS = {
@@ -279,6 +296,33 @@ def make_table(binarizer, seed=3):
     for index, column in enumerate(ordered):
         rows[:, index] = column
     return dict(zip(binarizer.names, ordered, strict=True)), rows
+
+
+def make_trees(features, *, depth, votes, categorical=(), seed=0, dtype="float32"):
+    """An ensemble of trees with random tests of features [k, N] that hold NaN, some of them tests
+    of missing values alone, and some nodes without a test.
+    """
+    rng = np.random.default_rng(seed)
+    num_features, shape = features.shape[1], (len(votes), 2**depth - 1)
+    feature = rng.integers(0, num_features, shape)
+    threshold = features[rng.integers(0, len(features), shape), feature]
+    is_bit = np.isin(features, [0.0, 1.0]) | np.isnan(features)
+    is_cut = is_bit.all(axis=0)[feature] & ~np.isin(feature, categorical)
+    threshold = np.where(is_cut, rng.choice([0.5, 0.5, 0.5, -0.5], shape), threshold)
+    has_none = np.isnan(threshold) | (rng.random(shape) < 0.05)
+    tree = Tree(
+        jnp.asarray(feature, "int32"),
+        jnp.asarray(np.where(has_none, np.inf, threshold), dtype),
+        jnp.asarray(rng.random(shape) < 0.5),
+        jnp.asarray(rng.choice([-1.0, 1.0], (len(votes), 2**depth)), dtype),
+    )
+    return Ensemble(
+        learners.trees(depth, categorical=categorical),
+        tree,
+        jnp.asarray(votes, dtype),
+        jnp.asarray(-0.25, dtype),
+        jnp.int32(len(votes)),
+    )
 
 
 def make_separator(dtype, normal, anchor, bias):

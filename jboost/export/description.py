@@ -1,16 +1,11 @@
-"""The intermediate form of a model, from which all formats are written.
-
-A `RuleVote` has a constant, rules (a vote if all conditions hold) and slopes (a vote times a
-column). A `ScoreVote` is normal . (x - anchor) + bias of columns of scores. Conditions test columns
-of the table, not bits. `jboost.export.intervals` computes the bounds of their intervals.
-"""
+"""Reads a model in the intermediate form of `jboost.export.types`."""
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,89 +17,31 @@ from jboost.base.predict import refuse_invalid
 from jboost.combine.types import LinearVote
 from jboost.data import attributes
 from jboost.data.binarization import Binarizer, Kind, describe_monomial
-from jboost.export import intervals
+from jboost.export import intervals, trees
+from jboost.export.types import (
+    Described,
+    ExportColumn,
+    ExportCondition,
+    ExportRule,
+    ExportTree,
+    RuleVote,
+    ScoreVote,
+    Slope,
+    TreeVote,
+    one_line,
+    with_votes,
+)
 from jboost.learners.columns import Columns
 from jboost.learners.monomials import Monomials
 from jboost.learners.quantised import QuantisedStumps
 from jboost.learners.signed import Signs
 from jboost.learners.stumps import Stumps
+from jboost.learners.trees import Trees
 from jboost.pair.baselines import DistanceSeparator
 from jboost.pair.types import Separator, TradeOff
 from jboost.slipper import Rules
 
-# Float64 scores are scaled by `SHARE` if a coordinate is above `LARGE`, so that differences do not
-# overflow. `jboost.geometry.linear` does the same.
-SHARE = 1 / 16
-LARGE = float(np.finfo(np.float64).max) * SHARE
 _SCORES = (Separator, TradeOff, DistanceSeparator, LinearVote)
-
-
-class ExportColumn(NamedTuple):
-    """A column of the table that a model uses."""
-
-    name: str
-    texts: tuple[str, ...] | None  # the categories of a text column by code; None for numbers
-
-
-class ExportCondition(NamedTuple):
-    """The condition that a value is in [low, high], or is not in it if `negated`.
-
-    For a missing value the condition has the value `if_missing`. The value of a text column is the
-    code of the text, or -1 if the text is not among the categories. An interval with low > high is
-    empty.
-    """
-
-    column: int
-    low: float
-    high: float
-    negated: bool
-    if_missing: bool
-
-
-class ExportRule(NamedTuple):
-    """A vote that is cast if all conditions hold.
-
-    If rules with an infinite vote hold, the first of them is the score. A vote of NaN gives the
-    score NaN.
-    """
-
-    conditions: tuple[ExportCondition, ...]
-    vote: float
-    text: str  # the conditions as text, with the thresholds of the model
-
-
-class Slope(NamedTuple):
-    """A vote times the value of a column of numbers; NaN if the value is missing."""
-
-    column: int
-    if_positive: float  # the vote for a value above 0
-    if_negative: float  # the vote for a value below 0
-
-
-@dataclasses.dataclass(frozen=True)
-class RuleVote:
-    """The sum of a constant, the votes of all rules that hold, and all slopes."""
-
-    columns: tuple[ExportColumn, ...]
-    constant: float
-    rules: tuple[ExportRule, ...]
-    slopes: tuple[Slope, ...]
-    precision: str  # "float32" or "float64": numbers are rounded to it before slopes
-    # A bound on the difference between the score of the model, before it is rounded to its
-    # precision, and the exported score. It is 0 without slopes: no sum is rounded, in any order
-    # (`jboost.ensemble.vote_unit`). For slopes it assumes columns with values in [-1, 1].
-    score_error: float
-
-
-@dataclasses.dataclass(frozen=True)
-class ScoreVote:
-    """normal . (x - anchor) + bias, in float64; NaN if a score is missing or infinite."""
-
-    columns: tuple[ExportColumn, ...]
-    normal: tuple[float, ...]
-    anchor: tuple[float, ...]
-    bias: float
-    precision: str  # "float32" or "float64": scores are rounded to it first
 
 
 def describe(
@@ -113,7 +50,7 @@ def describe(
     *,
     binarizer: Binarizer | None = None,
     names: Sequence[str] | None = None,
-) -> RuleVote | ScoreVote:
+) -> Described:
     """Returns the intermediate form of a model.
 
     Args:
@@ -226,18 +163,23 @@ class _HypothesisReader:
         )
         return int(np.max(np.asarray(indices), initial=-1)) + 1
 
-    def read(self) -> RuleVote:
+    def read(self) -> RuleVote | TreeVote:
+        """Returns the intermediate form, with votes in multiples of the unit of the model."""
         held = np.asarray(
             [[self._held(vote) for vote in pair] for pair in np.asarray(self.model.votes).tolist()]
         ).reshape(-1, 2)
         constant = self._held(float(self.model.constant))
         unit = ensemble.vote_unit(held, constant)
+        constant = float(ensemble.votes_in_units(constant, unit))
         votes = ensemble.votes_in_units(held, unit)
+        if isinstance(self.learner, Trees):
+            return self._trees(constant, votes, unit)
+        return self._rule_vote(constant, votes, unit)
+
+    def _rule_vote(self, constant: float, votes: np.ndarray, unit: float) -> RuleVote:
         rules: list[ExportRule] = []
         slopes: list[Slope] = []
-        hypotheses = jax.tree.map(np.asarray, self.model.hypotheses)
-        for slot in np.flatnonzero(np.any(votes != 0, axis=1)):
-            hypothesis = jax.tree.map(lambda leaf, slot=slot: leaf[slot], hypotheses)
+        for slot, hypothesis in self._used_hypotheses(votes):
             more, slope = self._terms(hypothesis, *votes[slot].tolist())
             rules += [
                 rule._replace(text=one_line(rule.text), vote=_nearest_multiple(rule.vote, unit))
@@ -248,11 +190,68 @@ class _HypothesisReader:
         finite = np.where(np.isfinite(votes), np.abs(votes), 0.0)
         return RuleVote(
             tuple(self.columns.values()),
-            float(ensemble.votes_in_units(constant, unit)),
+            constant,
             tuple(rules),
             tuple(slopes),
             self.precision,
             _score_error([*finite.ravel().tolist(), abs(constant)], unit) if slopes else 0.0,
+        )
+
+    def _trees(self, constant: float, votes: np.ndarray, unit: float) -> TreeVote:
+        found: list[ExportTree] = []
+        for slot, tree in self._used_hypotheses(votes):
+            positive, negative = votes[slot].tolist()
+            vote = functools.partial(self._vote, positive, negative)
+            own = trees.read(tree, self._test_of_node, vote)
+            found.append(with_votes(own, functools.partial(_nearest_multiple, unit=unit)))
+        return TreeVote(tuple(self.columns.values()), constant, tuple(found), self.precision)
+
+    def _used_hypotheses(self, votes: np.ndarray) -> list[tuple[int, Any]]:
+        """Returns the slots with a vote and their hypotheses."""
+        hypotheses = jax.tree.map(np.asarray, self.model.hypotheses)
+        return [
+            (int(slot), jax.tree.map(lambda leaf, slot=slot: leaf[slot], hypotheses))
+            for slot in np.flatnonzero(np.any(votes != 0, axis=1))
+        ]
+
+    def _vote(self, positive: float, negative: float, output: float) -> float:
+        """Returns the vote for an output of a hypothesis with these votes."""
+        output = math.copysign(1.0, output) if self.signs and output else output
+        return output * (positive if output > 0 else negative) if output else 0.0
+
+    def _test_of_node(
+        self, feature: int, threshold: float, missing_right: bool
+    ) -> tuple[ExportCondition, str]:
+        """Returns the condition under which a row goes to the right side of a node of a tree."""
+        is_category, threshold = feature in self.learner.categorical, self._held(threshold)
+        if self.binarizer is not None and feature >= self.num_plain:
+            goes_right = (
+                (threshold == 0, threshold == 1) if is_category else (threshold < 0, threshold < 1)
+            )
+            return self._test_of_bit(feature - self.num_plain, goes_right, missing_right)
+        column, name = self._plain_column(feature), words.quoted(self.plain_names[feature])
+        ends = intervals.above(threshold, self.precision), math.inf
+        if is_category:
+            ends = self._equal(threshold)
+        if math.isnan(ends[0]) or threshold == math.inf:  # no number is on the right side
+            ends = trees.NEVER
+        text = f"{name} {'==' if is_category else '>'} {_number_text(threshold)}"
+        return trees.or_missing(ExportCondition(column, *ends, False, missing_right), text, name)
+
+    def _test_of_bit(
+        self, bit: int, goes_right: tuple[bool, bool], missing_right: bool
+    ) -> tuple[ExportCondition, str]:
+        condition, text = self._bit(bit, goes_right[1])
+        binarizer = self.binarizer
+        assert binarizer is not None
+        attribute = int(binarizer.attributes[bit])
+        return trees.of_bit(
+            condition,
+            text,
+            words.quoted(binarizer.names[attribute]),
+            goes_right=goes_right,
+            missing_right=missing_right,
+            missing_is_value=bool(binarizer.missing_is_value[attribute]),
         )
 
     def _terms(
@@ -270,15 +269,12 @@ class _HypothesisReader:
             return self._column(hypothesis, positive, negative)
         raise ValueError(
             f"model is an Ensemble of {type(self.learner).__name__}, which"
-            f" jboost.export.{self.target} cannot write: it writes rules, stumps and votes of"
-            " scores; to_jax takes every model"
+            f" jboost.export.{self.target} cannot write: it writes rules, stumps, trees and"
+            " votes of scores; to_jax takes every model"
         )
 
     def _stump(self, stump: Any, positive: float, negative: float) -> list[ExportRule]:
-        def vote(output: float) -> float:
-            output = math.copysign(1.0, output) if self.signs and output else output
-            return output * (positive if output > 0 else negative) if output else 0.0
-
+        vote = functools.partial(self._vote, positive, negative)
         left, right, feature = float(stump.left), float(stump.right), int(stump.feature)
         if left == right:
             return [ExportRule((), vote(right), "always")]
@@ -448,11 +444,6 @@ def _score_error(sizes: Sequence[float], unit: float) -> float:
     error = (num_terms + 1) * 2.0**-53
     share = error / (1 - error) if error < 1 else math.inf
     return math.fsum(sizes) * share + num_terms * unit
-
-
-def one_line(text: str) -> str:
-    """Replaces line breaks and other unprintable characters of a text by spaces."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _number_text(number: float) -> str:

@@ -61,6 +61,7 @@ def above(limit: float, precision: str) -> float:
     return math.nan if end == math.inf else math.nextafter(end, math.inf)
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def decimal(value: float) -> str:
     """Returns a finite number as the shortest decimal that inexact parsers also read back.
 

@@ -9,10 +9,21 @@ from typing import Any
 
 from jboost import files
 from jboost.data.binarization import Binarizer
-from jboost.export.description import ExportColumn, ExportCondition, RuleVote, ScoreVote, describe
+from jboost.export.description import describe
+from jboost.export.types import (
+    Described,
+    ExportColumn,
+    ExportCondition,
+    ExportSplit,
+    ExportTree,
+    RuleVote,
+    ScoreVote,
+    TreeVote,
+)
 
 FORMAT = "jboost-export"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_FIRST_VERSIONS = {"rules": 1, "scores": 1, "trees": 2}  # that have documents of this kind
 
 
 def to_json(
@@ -43,19 +54,28 @@ def to_json(
     (1, 'scores', [1.0, 0.0])
     """
     described = describe(model, "to_json", binarizer=binarizer, names=names)
+    kind, body = _body(described)
     head = {
         "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format_version": _FIRST_VERSIONS[kind],
         "jboost_version": files.package_version("jboost"),
-        "kind": "rules" if isinstance(described, RuleVote) else "scores",
+        "kind": kind,
         "precision": described.precision,
         "columns": [
             {"name": column.name, "kind": "number" if column.texts is None else "text"}
             for column in described.columns
         ],
     }
-    body = _rules(described) if isinstance(described, RuleVote) else _scores(described)
     return json.dumps(head | body, indent=2, allow_nan=False) + "\n"
+
+
+def _body(described: Described) -> tuple[str, dict[str, Any]]:
+    """Returns the kind of the document and the entries of this kind."""
+    if isinstance(described, RuleVote):
+        return "rules", _rules(described)
+    if isinstance(described, TreeVote):
+        return "trees", _trees(described)
+    return "scores", _scores(described)
 
 
 def _rules(vote: RuleVote) -> dict[str, Any]:
@@ -78,6 +98,24 @@ def _rules(vote: RuleVote) -> dict[str, Any]:
             }
             for slope in vote.slopes
         ],
+    }
+
+
+def _trees(vote: TreeVote) -> dict[str, Any]:
+    return {
+        "constant": _number(vote.constant),
+        "trees": [_tree(tree, vote.columns) for tree in vote.trees],
+    }
+
+
+def _tree(tree: ExportTree, columns: Sequence[ExportColumn]) -> dict[str, Any]:
+    if not isinstance(tree, ExportSplit):
+        return {"vote": _number(tree)}
+    return {
+        "text": tree.text,
+        "condition": _condition(tree.condition, columns),
+        "if_true": _tree(tree.if_true, columns),
+        "if_false": _tree(tree.if_false, columns),
     }
 
 

@@ -5,22 +5,26 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jboost import files
 from jboost.data.binarization import Binarizer
-from jboost.export.description import (
+from jboost.export.description import describe
+from jboost.export.types import (
     LARGE,
     SHARE,
+    Described,
     ExportColumn,
     ExportCondition,
     ExportRule,
+    ExportSplit,
+    ExportTree,
     RuleVote,
     ScoreVote,
     Slope,
-    describe,
+    TreeVote,
 )
 
 # The oldest versions with the operators below for these types.
@@ -60,10 +64,7 @@ def to_onnx(
     """
     described = describe(model, "to_onnx", binarizer=binarizer, names=names)
     graph = _Graph(described.columns)
-    score = (
-        _rules(graph, described) if isinstance(described, RuleVote) else _scores(graph, described)
-    )
-    return graph.finish(score)
+    return graph.finish(_score(graph, described))
 
 
 class _Graph:
@@ -185,6 +186,15 @@ class _Graph:
         return ir.serde.serialize_model(model)
 
 
+def _score(graph: _Graph, described: Described) -> Any:
+    """Returns the score [k]."""
+    if isinstance(described, RuleVote):
+        return _rules(graph, described)
+    if isinstance(described, TreeVote):
+        return _trees(graph, described)
+    return _scores(graph, described)
+
+
 def _rules(graph: _Graph, vote: RuleVote) -> Any:
     finite = [rule for rule in vote.rules if not math.isinf(rule.vote)]
     total = graph.op("Add", graph.zeros(), graph.constant(np.float64(vote.constant)))
@@ -207,12 +217,75 @@ def _sum(graph: _Graph, terms: Any) -> Any:
 
 def _decided(graph: _Graph, rules: Sequence[ExportRule], total: Any) -> Any:
     """Returns the vote of the first rule that holds, or the total if none holds."""
-    fired = graph.op("Cast", _fired(graph, rules), to=int(graph.ir.DataType.FLOAT))
-    first = graph.op("ArgMax", fired, axis=1, keepdims=0)
+    first, is_decided = _first_true(graph, _fired(graph, rules))
     votes = graph.constant(np.array([rule.vote for rule in rules]))
-    any_fired = graph.op("ReduceMax", fired, graph.constant(np.array([1], np.int64)), keepdims=0)
-    is_decided = graph.op("Greater", any_fired, graph.constant(np.float32(0)))
     return graph.op("Where", is_decided, graph.op("Gather", votes, first, axis=0), total)
+
+
+def _first_true(graph: _Graph, values: Any) -> tuple[Any, Any]:
+    """Returns the index [k] of the first true value of each row [k, a], and whether it exists."""
+    numbers = graph.op("Cast", values, to=int(graph.ir.DataType.FLOAT))
+    first = graph.op("ArgMax", numbers, axis=1, keepdims=0)
+    largest = graph.op("ReduceMax", numbers, graph.constant(np.array([1], np.int64)), keepdims=0)
+    return first, graph.op("Greater", largest, graph.constant(np.float32(0)))
+
+
+class _Node(NamedTuple):
+    """A node of a tree. The sides of a leaf are the leaf itself."""
+
+    column: int  # the position in the values of the graph
+    low: float
+    high: float
+    negated: bool
+    differs: bool  # as in `_holds`
+    if_true: int
+    if_false: int
+    vote: float  # of a leaf
+
+
+def _add_tree(nodes: list[_Node], tree: ExportTree, positions: Sequence[int]) -> tuple[int, int]:
+    """Appends the nodes of a tree. Returns the index of its root, and its depth."""
+    if not isinstance(tree, ExportSplit):
+        index = len(nodes)
+        nodes.append(_Node(0, 0.0, 0.0, False, False, index, index, tree))
+        return index, 0
+    if_true, depth_true = _add_tree(nodes, tree.if_true, positions)
+    if_false, depth_false = _add_tree(nodes, tree.if_false, positions)
+    column, low, high, negated, if_missing = tree.condition
+    differs = negated != if_missing
+    nodes.append(_Node(positions[column], low, high, negated, differs, if_true, if_false, 0.0))
+    return len(nodes) - 1, max(depth_true, depth_false) + 1
+
+
+def _trees(graph: _Graph, vote: TreeVote) -> Any:
+    total = graph.op("Add", graph.zeros(), graph.constant(np.float64(vote.constant)))
+    if not vote.trees:
+        return total
+    votes = _votes_of_trees(graph, vote.trees)
+    is_infinite = graph.op("IsInf", votes)
+    finite = graph.op("Where", is_infinite, graph.constant(np.float64(0)), votes)
+    total = graph.op("Add", total, _sum(graph, finite))
+    first, is_decided = _first_true(graph, is_infinite)
+    one = graph.constant(np.array([1], np.int64))
+    chosen = graph.op("GatherElements", votes, graph.op("Unsqueeze", first, one), axis=1)
+    return graph.op("Where", is_decided, graph.op("Squeeze", chosen, one), total)
+
+
+def _votes_of_trees(graph: _Graph, trees: Sequence[ExportTree]) -> Any:
+    """Returns the vote of each tree, [k, trees]. All rows descend all trees, a level at a time."""
+    nodes: list[_Node] = []
+    roots, depths = zip(*(_add_tree(nodes, tree, graph.positions) for tree in trees), strict=True)
+    fields = [graph.constant(np.array(field)) for field in zip(*nodes, strict=True)]
+    size = graph.op("Shape", graph.numbers, start=0, end=1)
+    shape = graph.op("Concat", size, graph.constant(np.array([len(trees)], np.int64)), axis=0)
+    node = graph.op("Expand", graph.constant(np.array([roots], np.int64)), shape)
+    for _ in range(max(depths)):
+        column, *interval, if_true, if_false = (
+            graph.op("Gather", field, node, axis=0) for field in fields[:-1]
+        )
+        values = graph.op("GatherElements", graph.values, column, axis=1)
+        node = graph.op("Where", _holds(graph, values, *interval), if_true, if_false)
+    return graph.op("Gather", fields[-1], node, axis=0)
 
 
 def _fired(graph: _Graph, rules: Sequence[ExportRule]) -> Any:
@@ -240,16 +313,27 @@ def _failed(graph: _Graph, conditions: Sequence[ExportCondition]) -> Any:
     def given(numbers: Sequence[float], kind: Any = np.float64) -> Any:
         return graph.constant(np.array(numbers, kind))
 
-    inside = graph.op(
-        "And",
-        graph.op("GreaterOrEqual", values, given([one.low for one in conditions])),
-        graph.op("LessOrEqual", values, given([one.high for one in conditions])),
+    holds = _holds(
+        graph,
+        values,
+        given([one.low for one in conditions]),
+        given([one.high for one in conditions]),
+        given([one.negated for one in conditions], bool),
+        given([one.negated != one.if_missing for one in conditions], bool),
     )
-    # A missing value is in no interval. So far its condition has the value `negated`.
-    differs = given([one.negated != one.if_missing for one in conditions], bool)
+    return graph.op("Not", holds)
+
+
+def _holds(graph: _Graph, values: Any, low: Any, high: Any, negated: Any, differs: Any) -> Any:
+    """Returns whether values are in [low, high], or are not in it if `negated`.
+
+    A missing value is in no interval. `differs` is whether its condition is not `negated`.
+    """
+    inside = graph.op(
+        "And", graph.op("GreaterOrEqual", values, low), graph.op("LessOrEqual", values, high)
+    )
     turned = graph.op("And", graph.op("IsNaN", values), differs)
-    holds = graph.op("Xor", inside, given([one.negated for one in conditions], bool))
-    return graph.op("Not", graph.op("Xor", holds, turned))
+    return graph.op("Xor", graph.op("Xor", inside, negated), turned)
 
 
 def _slopes(graph: _Graph, slopes: Sequence[Slope], precision: str) -> Any:

@@ -9,17 +9,21 @@ from typing import Any
 
 from jboost.data.binarization import Binarizer
 from jboost.export import intervals
-from jboost.export.description import (
+from jboost.export.description import describe
+from jboost.export.text import lines_of
+from jboost.export.types import (
     LARGE,
     SHARE,
+    Described,
     ExportColumn,
     ExportCondition,
+    ExportSplit,
+    ExportTree,
     RuleVote,
     ScoreVote,
     Slope,
-    describe,
+    TreeVote,
 )
-from jboost.export.text import lines_of
 
 _PREDICT = '''
 def predict(row):
@@ -82,9 +86,9 @@ def to_python(
     its own precision.
 
     Args:
-      model: an `Ensemble` of `learners.stumps`, `quantised_stumps`, `monomials`, `literals`,
-        `pool`, of `slipper`, or of `learners.signs` of these; a `Separator`, `TradeOff`,
-        `DistanceSeparator` or `LinearVote`.
+      model: an `Ensemble` of `learners.stumps`, `quantised_stumps`, `trees`, `monomials`,
+        `literals`, `pool`, of `slipper`, or of `learners.signs` of these; a `Separator`,
+        `TradeOff`, `DistanceSeparator` or `LinearVote`.
       binarizer: the binarizer of the bits among the features. None if there are no bits; all
         features are then columns of numbers.
       names: the names of the features that are columns of numbers. With a `binarizer` they precede
@@ -106,7 +110,7 @@ def to_python(
     """
     described = describe(model, "to_python", binarizer=binarizer, names=names)
     head = "\n".join(f"# {line}" for line in lines_of(described))
-    body, helpers = _rules(described) if isinstance(described, RuleVote) else _scores(described)
+    body, helpers = _body(described)
     values = [
         f"v{index} = {'_number' if column.texts is None else '_text'}(row[{column.name!r}])"
         for index, column in enumerate(described.columns)
@@ -117,6 +121,15 @@ def to_python(
         f'    """The score of a row; its class is +1 where it is above 0."""\n{lines}\n\n'
         f"{_PREDICT}{''.join(helpers)}"
     )
+
+
+def _body(described: Described) -> tuple[list[str], list[str]]:
+    """Returns the lines of `score` and the helper functions that they call."""
+    if isinstance(described, RuleVote):
+        return _rules(described)
+    if isinstance(described, TreeVote):
+        return _trees(described)
+    return _scores(described)
 
 
 def _rules(vote: RuleVote) -> tuple[list[str], list[str]]:
@@ -139,10 +152,33 @@ def _rules(vote: RuleVote) -> tuple[list[str], list[str]]:
     for slope in vote.slopes:
         body.append(f"x = {round_to}(v{slope.column})")
         body.append(f"total += {_slope(slope)}")
-    helpers = [_TEXT] if any(column.texts is not None for column in vote.columns) else []
+    helpers = _text_helper(vote.columns)
     if vote.slopes:
         helpers.append(_SINGLE if vote.precision == "float32" else _NORMAL)
     return [*body, "return total"], helpers
+
+
+def _text_helper(columns: Sequence[ExportColumn]) -> list[str]:
+    return [_TEXT] if any(column.texts is not None for column in columns) else []
+
+
+def _trees(vote: TreeVote) -> tuple[list[str], list[str]]:
+    body = [f"total = {_float(vote.constant)}"]
+    for tree in vote.trees:
+        body += _tree(tree, vote.columns)
+    return [*body, "return total"], _text_helper(vote.columns)
+
+
+def _tree(tree: ExportTree, columns: Sequence[ExportColumn]) -> list[str]:
+    """Returns the statements that add the vote of a tree. The first infinite vote is the score."""
+    if not isinstance(tree, ExportSplit):
+        number = _float(tree)
+        return [f"return {number}" if math.isinf(tree) else f"total += {number}"]
+    condition = _condition(tree.condition, columns[tree.condition.column])
+    if_true, if_false = (
+        [f"    {line}" for line in _tree(side, columns)] for side in (tree.if_true, tree.if_false)
+    )
+    return [f"if {condition}:  # {tree.text}", *if_true, "else:", *if_false]
 
 
 def _slope(slope: Slope) -> str:

@@ -8,18 +8,23 @@ from typing import Any
 
 from jboost.data.binarization import Binarizer
 from jboost.export import intervals
-from jboost.export.description import (
+from jboost.export.description import describe
+from jboost.export.text import lines_of
+from jboost.export.types import (
     LARGE,
     SHARE,
+    Described,
     ExportColumn,
     ExportCondition,
     ExportRule,
+    ExportSplit,
+    ExportTree,
     RuleVote,
     ScoreVote,
     Slope,
-    describe,
+    TreeVote,
+    with_votes,
 )
-from jboost.export.text import lines_of
 
 _INFINITY = "9e999"  # read as infinity by both; they have no common name for infinity
 
@@ -67,9 +72,7 @@ def to_sql(
         _check_name(name)
     _check_distinct([score, prediction, *(column.name for column in columns)])
     values = ", ".join(f"{_cast(column)} AS v{index}" for index, column in enumerate(columns))
-    expression = (
-        _rules(described, values) if isinstance(described, RuleVote) else _scores(described, values)
-    )
+    expression = _expression(described, values)
     comments = "\n".join(f"-- {line}" for line in lines_of(described))
     result = f"scored.{_identifier(score)}"
     return (
@@ -82,6 +85,15 @@ def to_sql(
         f"  FROM {_identifier(table)} AS d\n"
         f") AS scored\n"
     )
+
+
+def _expression(described: Described, values: str) -> str:
+    """Returns the subquery of the score, for the values of the columns v0, v1, ..."""
+    if isinstance(described, RuleVote):
+        return _rules(described, values)
+    if isinstance(described, TreeVote):
+        return _trees(described, values)
+    return _scores(described, values)
 
 
 def _cast(column: ExportColumn) -> str:
@@ -120,6 +132,39 @@ def _rules(vote: RuleVote, values: str) -> str:
     if rounded:
         source = f"(SELECT v.*, {rounded} FROM {source}) AS v"
     return f"    SELECT {total}\n    FROM {source}"
+
+
+def _trees(vote: TreeVote, values: str) -> str:
+    columns = vote.columns
+    terms = [_number(vote.constant)]
+    decisive = []
+    for tree in vote.trees:
+        finite = with_votes(tree, lambda leaf: 0.0 if math.isinf(leaf) else leaf)
+        infinite = with_votes(tree, lambda leaf: leaf if math.isinf(leaf) else 0.0)
+        terms.append(_tree(finite, columns))
+        if infinite != 0.0:
+            decisive.append(f"NULLIF({_tree(infinite, columns)}, 0e0)")
+    total = _sum(terms)
+    if decisive:
+        total = f"COALESCE({_first_known(decisive)}, {total})"
+    return f"    SELECT {total}\n    FROM (SELECT {values or '0 AS v0'}) AS v"
+
+
+def _tree(tree: ExportTree, columns: Sequence[ExportColumn]) -> str:
+    """Returns the vote of a tree as nested cases. A condition that is NULL does not hold."""
+    if not isinstance(tree, ExportSplit):
+        return _number(tree)
+    condition = _condition(tree.condition, columns[tree.condition.column])
+    if_true, if_false = (_tree(side, columns) for side in (tree.if_true, tree.if_false))
+    return f"CASE WHEN {condition} THEN {if_true} ELSE {if_false} END"
+
+
+def _first_known(terms: Sequence[str]) -> str:
+    """Returns the first term that is not NULL, as a balanced tree like that of `_sum`."""
+    if len(terms) == 1:
+        return terms[0]
+    middle = (len(terms) + 1) // 2
+    return f"COALESCE({_first_known(terms[:middle])},\n      {_first_known(terms[middle:])})"
 
 
 def _rounded_columns(vote: RuleVote) -> str:

@@ -8,7 +8,17 @@ from typing import Any
 
 from jboost.base import words
 from jboost.data.binarization import Binarizer
-from jboost.export.description import RuleVote, ScoreVote, describe, one_line
+from jboost.export.description import describe
+from jboost.export.types import (
+    Described,
+    ExportSplit,
+    ExportTree,
+    RuleVote,
+    ScoreVote,
+    TreeVote,
+    leaves,
+    one_line,
+)
 
 
 def to_text(
@@ -17,7 +27,7 @@ def to_text(
     binarizer: Binarizer | None = None,
     names: Sequence[str] | None = None,
 ) -> str:
-    """Exports a model to text, with one line for each term of the score.
+    """Exports a model to text, with one line for each term of the score, and trees as nested lines.
 
     Votes have enough digits for an exact round trip. Thresholds are those of the model, which
     compares in its own precision.
@@ -46,10 +56,14 @@ def to_text(
     return "\n".join(lines_of(described)) + "\n"
 
 
-def lines_of(described: RuleVote | ScoreVote) -> list[str]:
+def lines_of(described: Described) -> list[str]:
     """Returns the lines of `to_text`. No line contains a line break, even if a name does."""
-    terms = _rules(described) if isinstance(described, RuleVote) else _scores(described)
-    unknown = isinstance(described, ScoreVote) or bool(described.slopes)
+    if isinstance(described, RuleVote):
+        terms, unknown = _rules(described), bool(described.slopes)
+    elif isinstance(described, TreeVote):
+        terms, unknown = _trees(described), False
+    else:
+        terms, unknown = _scores(described), True
     lines = [
         *terms,
         "The class is +1 if the score is above 0, else -1"
@@ -76,6 +90,27 @@ def _rules(vote: RuleVote) -> list[str]:
             lines[-1] += f" if {name} > 0, {slope.if_negative:+} * {name} if {name} < 0"
     is_empty = not (vote.constant or others or vote.slopes)
     return [*lines, "  0 always"] if is_empty else lines
+
+
+def _trees(vote: TreeVote) -> list[str]:
+    decides = any(math.isinf(leaf) for tree in vote.trees for leaf in leaves(tree))
+    lines = ["The score is the first infinite vote of a tree."] if decides else []
+    lines.append("Else the score is the sum of:" if decides else "The score is the sum of:")
+    if vote.constant:
+        lines.append(f"  {vote.constant:+} always")
+    for index, tree in enumerate(vote.trees):
+        lines.append(f"  tree {index + 1}:")
+        lines += [f"    {line}" for line in _tree(tree)]
+    return lines if vote.constant or vote.trees else [*lines, "  0 always"]
+
+
+def _tree(tree: ExportTree) -> list[str]:
+    if not isinstance(tree, ExportSplit):
+        return [f"{tree:+}"]
+    if_true, if_false = (
+        [f"  {line}" for line in _tree(side)] for side in (tree.if_true, tree.if_false)
+    )
+    return [f"if {tree.text}:", *if_true, "else:", *if_false]
 
 
 def _scores(vote: ScoreVote) -> list[str]:

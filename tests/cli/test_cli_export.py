@@ -19,6 +19,8 @@ SMALL = ("--label", "ill", "--precision", "float32", "--seed", 1)
 FITS = {
     "l0": ("--method", "l0", "--max-order", 2, "--cuts", "quantiles", "--quantiles", 3),
     "adaboost": ("--method", "adaboost", "--learner", "stumps", "--rounds", 3),
+    "trees": ("--method", "lpboost", "--learner", "trees", "--rounds", 4),
+    "deep": ("--method", "infoboost", "--learner", "trees", "--max-depth", 4, "--rounds", 3),
     "pair": ("--scores", "heat", "pulse"),
     "combine": ("--scores", "heat", "pulse", "age", "--method", "combine"),
 }
