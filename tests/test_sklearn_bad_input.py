@@ -90,6 +90,7 @@ TWO = [("logistic", LogisticRegression()), ("bayes", GaussianNB())]
         (js.ExampleWeightsClassifier(tolerance=-1), "tolerance is -1: expected a number"),
         (js.MarginThinner(FOREST, validation_fraction=2.0), "validation_fraction is 2.0: expected"),
         (js.MarginThinner(FOREST, num_folds="a"), "num_folds is 'a': expected an integer of at"),
+        (js.MarginThinner(FOREST, max_seconds=0), "max_seconds is 0: expected a number above 0"),
         (js.MarginThinner(FOREST, nu=2), "nu is 2: expected a number above 0 up to 1"),
         (js.MarginThinner(3), "estimator is 3: expected an ensemble"),
         (js.OptimalVoteClassifier(TWO, max_sweeps=0), "max_sweeps is 0: expected an integer"),

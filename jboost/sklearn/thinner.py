@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,11 +21,17 @@ from sklearn.utils.validation import (
 
 from jboost import lpboost, relaxations, relaxed_margin
 from jboost.base.padding import shared_size
+from jboost.base.status import Status
+from jboost.lpboost import LPBoostSolution
 from jboost.sklearn import calibration, parameters, routing, tables
 from jboost.sklearn.features import padded_rows
+from jboost.sklearn.watch import FitClock
 
 _METHODS = ("lpboost", "relaxed_margin")
 _INNER = "estimator"  # its name in metadata routing
+# Pivots between two checks of the time. The simplex method recomputes its table as often.
+_PIVOTS_OF_STAGE = lpboost.SimplexConfig().refresh_every
+_MOST_STAGES = lpboost.SimplexConfig().max_iterations // _PIVOTS_OF_STAGE
 _LEAST_MEMBERS = 32  # padded numbers of members: programs are shared among few of them
 
 
@@ -33,7 +40,8 @@ class ThinnedCertificate(NamedTuple):
 
     lower_bound: float  # of the returned votes
     upper_bound: float
-    example_weights: np.ndarray  # [m] the weights that prove the upper bound
+    # [m] the weights that prove the upper bound if they are scaled to sum to one
+    example_weights: np.ndarray
 
 
 class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -44,7 +52,7 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
       estimator: a random forest, bagging, AdaBoost or gradient boosting classifier of scikit-learn,
         for two classes. One that is fitted is used as it is, and all rows of `fit` choose the
         votes. Another one is fitted to a part of the rows, and the others choose the votes.
-      method: "lpboost" for the simplex method, whose solutions are sparse; "relaxed_margin" for the
+      method: "lpboost" for the linear program, whose solutions are sparse; "relaxed_margin" for the
         first-order method, for many rows.
       nu: the share of the weight that may lie below the soft margin, in (0, 1].
       tolerance: the gap between the certified bounds.
@@ -58,9 +66,13 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
       num_folds: the number of folds for the calibration, at least 2; fewer where a class has fewer
         rows. Where one has fewer than two rows, the calibration is fitted to the scores of the
         rows that chose the votes.
+      max_seconds: the time limit of `fit`, None for none. It ends the choice of the votes with the
+        best ones so far, whose certified bounds are valid; `status_` is then TIME_LIMIT. The time
+        left after the fit of `estimator`, which has no limit, is shared among the votes and those
+        of the folds. Each makes one stage at least: 16 checks of the gap for "relaxed_margin", and
+        500 pivots for "lpboost". With a limit "lpboost" takes the simplex method for tables of all
+        sizes, and without one the method that `jboost.lpboost.solve` chooses.
       random_state: the seed of the split and of the folds.
-
-    There is no time limit: `jboost.lpboost.solve` is one compiled call, which nothing ends.
 
     Attributes after `fit`: `classes_`, `estimator_`, `coefficients_` [T], `kept_` (the indices of
     the members that vote), `certificate_`, `status_`, `base_rates_`. If no vote has a positive
@@ -85,6 +97,7 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         validation_fraction: float = 0.3,
         calibration: str | None = "sigmoid",
         num_folds: int = 5,
+        max_seconds: float | None = None,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
@@ -94,6 +107,7 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.validation_fraction = validation_fraction
         self.calibration = calibration
         self.num_folds = num_folds
+        self.max_seconds = max_seconds
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MarginThinner:
@@ -109,6 +123,7 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
           ValueError: naming the argument or the parameter.
         """
         self._validate()
+        clock = FitClock(self.max_seconds)
         X, y = indexable(X, y)
         labels = tables.read_labels(y)
         weights = _check_sample_weight(sample_weight, labels, ensure_non_negative=True)
@@ -124,7 +139,8 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self._scales = np.maximum(np.abs(outputs).max(axis=0), np.finfo(np.float64).tiny)
         signs = np.where(labels == self.classes_[1], 1.0, -1.0)
         margins = signs[:, None] * outputs / self._scales
-        found = self._solve(margins, weights)
+        clock.plan(1 if self.calibration is None else 1 + self.num_folds)
+        found = self._solve(margins, weights, clock)
         self.coefficients_ = _votes_of(found, margins.shape[1])
         self.kept_ = np.flatnonzero(self.coefficients_)
         self.status_ = int(found.status)
@@ -134,7 +150,7 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             np.asarray(found.example_weights)[: len(margins)],
         )
         self.base_rates_ = calibration.base_rates((signs > 0).astype(int), weights, 2)
-        self.calibrators_ = self._calibrate(margins, signs, weights)
+        self.calibrators_ = self._calibrate(margins, signs, weights, clock)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
@@ -196,6 +212,7 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         parameters.number(self, "tolerance", low=0)
         parameters.number(self, "validation_fraction", low=0, high=1, open_low=True, open_high=True)
         parameters.whole(self, "num_folds", low=2)
+        parameters.number(self, "max_seconds", low=0, open_low=True, also=(None,))
         parameters.seed(self)
         calibration.validate(self.calibration)
 
@@ -227,21 +244,24 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.estimator_ = self.estimator
         return X, labels, weights
 
-    def _solve(self, margins: np.ndarray, weights: np.ndarray) -> Any:
+    def _solve(self, margins: np.ndarray, weights: np.ndarray, clock: FitClock) -> Any:
         """The votes of largest soft margin, for the margins [m, T] of the members, padded."""
         count, size = margins.shape
         rows, columns = padded_rows(count), shared_size(size, least=_LEAST_MEMBERS)
         padded = np.zeros((rows, columns), jax.numpy.result_type(float))
         padded[:count, :size] = margins
         mass = np.pad(weights, (0, rows - count)).astype(padded.dtype)
-        if self.method == "lpboost":
-            return lpboost.solve(padded, nu=self.nu, weights=mass, tolerance=self.tolerance)
-        return relaxed_margin.solve(
-            padded, relaxations.soft_margin(nu=self.nu), weights=mass, tolerance=self.tolerance
-        )
+        clock.begin_fit()
+        options: dict[str, Any] = {"weights": mass, "tolerance": self.tolerance}
+        if self.method == "relaxed_margin":
+            if clock.left is not None:
+                options["on_step"] = lambda _state, _info: clock.left != 0.0
+            return relaxed_margin.solve(padded, relaxations.soft_margin(nu=self.nu), **options)
+        solve = functools.partial(lpboost.solve, padded, nu=self.nu, **options)
+        return solve() if clock.left is None else _in_stages(solve, self.tolerance, clock)
 
     def _calibrate(
-        self, margins: np.ndarray, signs: np.ndarray, weights: np.ndarray
+        self, margins: np.ndarray, signs: np.ndarray, weights: np.ndarray, clock: FitClock
     ) -> list[calibration.Calibration]:
         """The calibration of the scores: of each fold by the votes that the other rows choose."""
         if self.calibration is None:
@@ -252,7 +272,7 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         for training, testing in calibration.folds(signs, weights, self.num_folds, **shuffled):
             inside = np.zeros_like(weights)
             inside[training] = weights[training]
-            votes = _votes_of(self._solve(margins, inside), size)
+            votes = _votes_of(self._solve(margins, inside, clock), size)
             scores[testing] = signs[testing] * (margins[testing] @ votes)
         codes = (signs[kept] > 0).astype(int)
         return calibration.fit_votes(
@@ -263,6 +283,45 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             self.base_rates_,
             self.calibration,
         )
+
+
+def _in_stages(
+    solve: Callable[..., LPBoostSolution], tolerance: float, clock: FitClock
+) -> LPBoostSolution:
+    """The votes of `jboost.lpboost.solve` by the simplex method, within the time limit.
+
+    Each stage starts from the basis of the last one. Votes alone prove the lower bound and example
+    weights alone the upper bound, so that the best of each are kept.
+
+    Args:
+      solve: `jboost.lpboost.solve` with all arguments but `config` and `initial`.
+      tolerance: the gap between the bounds to be reached.
+      clock: the time limit.
+    """
+    config = lpboost.SimplexConfig(max_iterations=_PIVOTS_OF_STAGE)
+    best = last = solve(config=config)
+    for _ in range(_MOST_STAGES - 1):
+        if int(best.status) != Status.ITERATION_LIMIT:
+            break
+        if clock.left == 0.0:
+            return best._replace(status=np.int32(Status.TIME_LIMIT))
+        last = solve(config=config, initial=last)
+        best = _best_of(best, last, tolerance)
+    return best
+
+
+def _best_of(first: LPBoostSolution, last: LPBoostSolution, tolerance: float) -> LPBoostSolution:
+    """The better votes and the better example weights of two solutions."""
+    below = max(first, last, key=lambda one: float(one.lower_bound))
+    above = min(first, last, key=lambda one: float(one.upper_bound))
+    is_optimal = float(above.upper_bound) - float(below.lower_bound) <= tolerance
+    return last._replace(
+        coefficients=below.coefficients,
+        lower_bound=below.lower_bound,
+        example_weights=above.example_weights,
+        upper_bound=above.upper_bound,
+        status=np.int32(Status.OPTIMAL) if is_optimal else last.status,
+    )
 
 
 def _is_fitted(estimator: Any) -> bool:
