@@ -2011,7 +2011,8 @@ def verify_monomial(
       solution: literals [N], sign [], value [], upper_bound [], status [], as of
         `jboost.monomials.maximum_agreement`; and `others`, if it has them.
       features: [m, N] 0 or 1, NaN where unknown; labels: [m]; example_weights: [m].
-      max_order, costs, pair_weights, mask: as in that call.
+      max_order, costs, pair_weights, mask: as in that call. A list of pairs is laid out as a matrix
+        of all pairs here.
       max_nodes: the most nodes to search.
 
     Returns:
@@ -2062,7 +2063,7 @@ def _agreements(
     kept, signs = examples.kept, examples.labels
     weights = _held("example_weights", example_weights, like, 1)
     prices = np.zeros(most + 1) if costs is None else _held("costs", costs, like, 1)
-    rewards = None if pair_weights is None else _held("pair_weights", pair_weights, like, 2)
+    rewards = None if pair_weights is None else _rewards_of(pair_weights, size, like)
     given: dict[str, tuple[np.ndarray, tuple[int, ...]]] = {
         "example_weights": (weights, (size,)),
         "costs": (prices, (most + 1,)),
@@ -2090,6 +2091,25 @@ def _agreements(
     holds = np.stack([bits == 1, bits == 0], axis=1)
     square = whole_rewards.reshape(inner.shape)
     return {s: _agreement(s, holds, signs, amounts, square, listed) for s in (1, -1)}, unit
+
+
+def _rewards_of(pair_weights: Any, size: int, like: np.ndarray) -> np.ndarray:
+    """The rewards of pairs as a matrix [m, m], from a matrix or from a list with `pairs` [K, 2] and
+    `values` [K]. Raises ValueError if malformed.
+    """
+    if not hasattr(pair_weights, "pairs"):
+        return _held("pair_weights", pair_weights, like, 2)
+    pairs = np.asarray(pair_weights.pairs)
+    values = _held("pair_weights.values", pair_weights.values, like, 1)
+    if pairs.shape != (len(values), 2) or pairs.dtype.kind not in "iu" or (pairs >= size).any():
+        raise ValueError(
+            f"pair_weights.pairs has shape {list(pairs.shape)}: expected [{len(values)}, 2], rows"
+            f" below {size}"
+        )
+    is_used = (pairs >= 0).all(axis=1)
+    square = np.zeros((size, size))  # sums of repeated pairs in 64 bits
+    np.add.at(square, tuple(pairs[is_used].T), values[is_used])
+    return square
 
 
 def _agreement(

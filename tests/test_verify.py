@@ -361,6 +361,10 @@ def test_search_of_verify_monomial_is_the_brute_force():
         exact = verify.verify(record(**claim, upper_bound=float(best)), *data, **options)
         assert exact.valid
         assert exact.upper == best
+        ends = np.append(np.argwhere(rewards), [[-1, 2]], axis=0)
+        listed = record(pairs=ends, values=np.append(rewards[rewards > 0], 5.0))
+        options["pair_weights"] = listed
+        assert verify.verify(record(**claim, upper_bound=float(best)), *data, **options) == exact
         below = verify.verify(record(**claim, upper_bound=float(best) - 1e-6), *data, **options)
         assert not below.valid
         assert below.upper >= best

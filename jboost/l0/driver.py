@@ -336,10 +336,10 @@ def fit(
         of a hypothesis h is the sum of w_i y_i h(x_i) over i, plus the sum of v_ii' over all i, i'
         of opposite classes where h is right on i and not wrong on i', less its cost. `propose`
         returns the hypotheses of largest value and an `upper_bound` on all values. The method
-        `never_abstains(state)`, [] bool, is optional. A learner for which the matrix of all pairs
-        is too large may have `values_all(state)`, a static bool. Where that is True,
-        `propose_for_pairs(state, example_weights, rewards, costs)` is called instead, with a list
-        of pairs, a `jboost.monomials.short.Rewards`.
+        `never_abstains(state)`, [] bool, is optional. A learner may have the method
+        `propose_for_pairs(state, example_weights, rewards, costs)`. It is called instead of
+        `propose`, with the list of the K pairs that have a dual, a `jboost.monomials.Rewards`, and
+        no matrix of all pairs is made. The learners of jboost have it.
       key: for learners that draw random numbers.
       max_rounds: static; the largest number of rounds, each with two pricing problems. A learner
         that proposes many hypotheses at once (`num_proposed`; the command line uses 64) needs far

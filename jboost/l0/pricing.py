@@ -21,7 +21,7 @@ from jboost.base.protocols import hook, optional_hook
 from jboost.base.types import Array, PyTree
 from jboost.l0.relaxation import certify
 from jboost.l0.types import L0Relaxation
-from jboost.monomials.short import Rewards
+from jboost.monomials import Rewards
 
 # Estimated number of matrices of all pairs that are in memory while a learner solves the pricing
 # problem.
@@ -91,14 +91,7 @@ def pair_matrix(
     either: Array | bool = False,
     never_abstain: Array | bool = False,
 ) -> Array:
-    """The duals of the cuts as a matrix [m, m], symmetric for the cuts "either".
-
-    With the cuts "either", the reward of a hypothesis counts an ordered pair (i, i') if the
-    hypothesis is right on i and not wrong on i'. A hypothesis that abstains on one of the examples
-    is counted for one order, and a hypothesis that is right on both for both orders. If no
-    hypothesis abstains, each order therefore gets half of the dual. Otherwise each order gets the
-    whole dual, and some hypotheses get it twice. The bound is then weaker, but still valid.
-    """
+    """The rewards of `pair_list` as a matrix [m, m], for learners without `propose_for_pairs`."""
     num_examples = duals.example_weights.shape[0]
     num_bytes, most = (
         _NUM_MATRICES * num_examples**2 * duals.pair_weights.dtype.itemsize,
@@ -107,15 +100,17 @@ def pair_matrix(
     if num_bytes > most:
         raise ValueError(
             f"dataset has {num_examples} examples: the matrices of their pairs take {num_bytes:,}"
-            f" bytes, but the device has {most:,}; merge equal examples into one with the sum of"
+            f" bytes, but the device has {most:,}; give the learner the method"
+            " `propose_for_pairs`, which takes a list of pairs, merge equal examples into one with"
+            " the sum of"
             " their weights (jboost.data.merging), discretise the attributes more coarsely so that"
             " more examples are equal, or take a sample"
         )
-    inside = jnp.all(duals.pairs >= 0, axis=1)
-    ends = jnp.where(inside[:, None], duals.pairs, num_examples)
-    empty = jnp.zeros((num_examples, num_examples), duals.pair_weights.dtype)
-    matrix = empty.at[ends[:, 0], ends[:, 1]].add(duals.pair_weights, mode="drop")
-    return jnp.where(either, jnp.where(never_abstain, 0.5, 1.0) * (matrix + matrix.T), matrix)
+    rewards = pair_list(duals, either, never_abstain)
+    is_used = jnp.all(rewards.pairs >= 0, axis=1)
+    ends = jnp.where(is_used[:, None], rewards.pairs, num_examples)
+    empty = jnp.zeros((num_examples, num_examples), rewards.values.dtype)
+    return empty.at[ends[:, 0], ends[:, 1]].add(rewards.values, mode="drop")
 
 
 def solve(
@@ -171,22 +166,34 @@ def _proposer(
     """The function from the state and example weights to a proposal. It passes a list of pairs to
     learners that take one, and the matrix of all pairs to others.
     """
-    values_all = optional_hook(Learner, learner, "values_all")
-    if values_all is not None and values_all(state):
-        rewards = pair_list(duals, either)
-        return lambda state, weights: learner.propose_for_pairs(state, weights, rewards, prices)
-    pairs = pair_matrix(duals, either, hook(Learner, learner, "never_abstains")(state))
+    never_abstains = hook(Learner, learner, "never_abstains")(state)
+    propose = optional_hook(Learner, learner, "propose_for_pairs")
+    if propose is not None:
+        rewards = pair_list(duals, either, never_abstains)
+        return lambda state, weights: propose(state, weights, rewards, prices)
+    pairs = pair_matrix(duals, either, never_abstains)
     return lambda state, weights: learner.propose(state, weights, pair_weights=pairs, costs=prices)
 
 
-def pair_list(duals: PricingDuals, either: Array | bool = False) -> Rewards:
-    """The duals of the cuts as a list of ordered pairs, [2 K], for hypotheses that may abstain.
-    The reversed pairs (i', i) have weight only for the cuts "either".
+def pair_list(
+    duals: PricingDuals | PricingProof,
+    either: Array | bool = False,
+    never_abstain: Array | bool = False,
+) -> Rewards:
+    """The duals of the cuts as a list of ordered pairs, [2 K]. The reversed pairs (i', i) have
+    weight only for the cuts "either".
+
+    With the cuts "either", the reward of a hypothesis counts an ordered pair (i, i') if the
+    hypothesis is right on i and not wrong on i'. A hypothesis that abstains on one of the examples
+    is counted for one order, and a hypothesis that is right on both for both orders. If no
+    hypothesis abstains, each order therefore gets half of the dual. Otherwise each order gets the
+    whole dual, and some hypotheses get it twice. The bound is then weaker, but still valid.
     """
-    reverse = jnp.where(either, duals.pair_weights, 0.0)
+    share = jnp.where(either & jnp.asarray(never_abstain), 0.5, 1.0)
+    values = share.astype(duals.pair_weights.dtype) * duals.pair_weights
     return Rewards(
         jnp.concatenate([duals.pairs, duals.pairs[:, ::-1]]),
-        jnp.concatenate([duals.pair_weights, reverse]),
+        jnp.concatenate([values, jnp.where(either, values, 0.0)]),
     )
 
 

@@ -19,9 +19,9 @@ from jboost.base.boosting import Everything, Proposal, signs
 from jboost.base.boosting.protocols import Learner
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
-from jboost.monomials import SearchConfig, costs, covers, maximum_agreement
+from jboost.monomials import Rewards, SearchConfig, costs, covers, maximum_agreement
 from jboost.monomials.costs import CostFunction
-from jboost.monomials.short import MOST_LITERALS, Rewards, best_of_all
+from jboost.monomials.short import MOST_LITERALS, best_of_all
 from jboost.monomials.types import MonomialSolution
 
 _MOST_BYTES = 1 << 30  # the largest size of a list of all monomials
@@ -111,20 +111,16 @@ class Monomials(Learner):
         """
         return self._answer(state, example_weights, enough=enough)
 
-    def values_all(self, state: MonomialsState) -> bool:
-        """Whether `propose_for_pairs` is available. It prices all monomials of up to two literals
-        at once, and needs their number to be moderate.
-        """
-        return (
-            self.max_order is not None
-            and self.max_order <= 2
-            and 2 * state.features.shape[1] <= MOST_LITERALS
-        )
-
     def propose_for_pairs(
         self, state: MonomialsState, example_weights: Array, rewards: Rewards, costs: Array
     ) -> Proposal:
-        """`propose` with rewards for a list of pairs of examples, without a matrix of all pairs."""
+        """`propose` with rewards for a list of pairs of examples, without a matrix of all pairs.
+
+        All monomials of up to two literals are valued at once, if there are not too many literals;
+        others are found by branch and bound.
+        """
+        if not self._values_all(state):
+            return self._answer(state, example_weights, pair_weights=rewards, costs=costs)
         weights = jnp.where(state.mask, example_weights, 0)
         features = jnp.where(state.mask[:, None], state.features, 0)
         found = best_of_all(
@@ -138,9 +134,15 @@ class Monomials(Learner):
         )
         return self._proposal(state, found, example_weights)
 
-    def _answer(
-        self, state: MonomialsState, example_weights: Array, **question: Array | None
-    ) -> Proposal:
+    def _values_all(self, state: MonomialsState) -> bool:
+        """Whether all monomials are valued at once."""
+        return (
+            self.max_order is not None
+            and self.max_order <= 2
+            and 2 * state.features.shape[1] <= MOST_LITERALS
+        )
+
+    def _answer(self, state: MonomialsState, example_weights: Array, **question: Any) -> Proposal:
         found = maximum_agreement(
             state.features,
             state.labels,

@@ -11,8 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import check
+from jboost.base import check, loops, numerics
 from jboost.base.types import Array, ArrayLike
+from jboost.monomials.types import Rewards
+
+_PAIRS_AT_ONCE = 256  # pairs of one product; a round number, not tuned
 
 
 class Worth(NamedTuple):
@@ -52,41 +55,74 @@ def validate_costs(costs: ArrayLike) -> Array:
     return jnp.where(jnp.all((given >= 0) & (given < check.LARGEST)), given, -1.0)
 
 
-def validate_pairs(pair_weights: Array | None, num_examples: int, dtype: jnp.dtype) -> Array:
-    """The rewards of pairs [m, m], 0 for None. Raises ValueError, naming them, for a wrong shape or
-    dtype.
+def validate_pairs(pair_weights: Array | None, num_examples: int, dtype: jnp.dtype) -> Rewards:
+    """The list of all rewards of a matrix of pairs [m, m], empty for None. Raises ValueError,
+    naming them, for a wrong shape or dtype.
     """
     if pair_weights is None:
-        return jnp.zeros((num_examples, num_examples), dtype)
-    pairs: Array = check.numeric(
+        return Rewards(jnp.zeros((0, 2), jnp.int32), jnp.zeros((0,), dtype))
+    pairs = check.numeric(
         "pair_weights", pair_weights, shape=(num_examples, num_examples), kinds="f"
     )
-    return pairs
+    return Rewards(jnp.indices(pairs.shape, jnp.int32).reshape(2, -1).T, pairs.reshape(-1))
+
+
+def of_examples(rewards: Rewards, labels: Array) -> Rewards:
+    """The rewards. Empty slots, pairs within a class, and pairs with padding, whose label [m] is 0,
+    get the value 0.
+    """
+    is_used = jnp.all(rewards.pairs >= 0, axis=1)
+    pairs = jnp.where(is_used[:, None], rewards.pairs, 0)
+    first, second = pairs.T
+    is_used &= labels[first] * labels[second] < 0
+    return Rewards(pairs, jnp.where(is_used, rewards.values, 0))
 
 
 def worth(
-    outputs: Array, labels: Array, example_weights: Array, pairs: Array, cost: Array
+    outputs: Array, labels: Array, example_weights: Array, rewards: Rewards, cost: Array
 ) -> Worth:
     """The worth of hypotheses with outputs [m, n], for labels [m] that are 0 on padding. `slack`
     bounds its rounding error.
     """
     margins = outputs * labels[:, None]
     edges = jnp.matmul(example_weights, margins, precision=lax.Precision.HIGHEST)
-
-    def served(sign: float) -> Array:
-        hits, misses = sign * margins == 1, (sign * margins != -1) & (labels != 0)[:, None]
-        reached = jnp.matmul(pairs, misses.astype(pairs.dtype), precision=lax.Precision.HIGHEST)
-        return jnp.sum(jnp.where(hits, reached, 0.0), axis=0)
-
-    return Worth(edges + served(1.0) - cost, -edges + served(-1.0) - cost)
+    own, negated = _served(margins, of_examples(rewards, labels))
+    return Worth(edges + own - cost, negated - edges - cost)
 
 
-def slack(example_weights: Array, pairs: Array, cost: Array) -> Array:
+def _served(margins: Array, rewards: Rewards) -> Array:
+    """The rewards of hypotheses with margins [m, n], and those of their negations, [2, n]. They are
+    summed in 64 bits, a block of pairs at a time.
+    """
+    num_pairs, num_columns = rewards.values.shape[0], margins.shape[1]
+    at_once = max(1, min(num_pairs, _PAIRS_AT_ONCE))
+    missing = (0, -num_pairs % at_once)
+    first, second = jnp.pad(rewards.pairs, (missing, (0, 0))).T
+    values = jnp.pad(rewards.values, missing)
+
+    def summed(margins: Array, values: Array) -> Array:
+        wide = values.astype(jnp.float64)
+
+        def add(step: Array, total: Array) -> Array:
+            places = step * at_once + jnp.arange(at_once, dtype=jnp.int32)
+            mine, theirs = margins[first[places]], margins[second[places]]
+            are_served = jnp.concatenate(
+                [(mine == 1) & (theirs != -1), (mine == -1) & (theirs != 1)], axis=1
+            )
+            return total + numerics.times(wide[None, places], are_served.astype(wide.dtype))
+
+        empty = jnp.zeros((1, 2 * num_columns), wide.dtype)
+        total = loops.fori_loop(jnp.int32(0), jnp.int32(len(wide) // at_once), add, empty)
+        return total.reshape(2, num_columns).astype(margins.dtype)
+
+    served: Array = numerics.in_64_bits(summed)(margins, values)
+    return served
+
+
+def slack(example_weights: Array, rewards: Rewards, cost: Array) -> Array:
     """An upper bound on the rounding error of any worth, []."""
     eps = jnp.finfo(example_weights.dtype).eps
-    return (
-        2
-        * (example_weights.shape[0] + 8)
-        * eps
-        * (jnp.sum(pairs) + jnp.sum(example_weights) + jnp.max(cost, initial=0.0))
-    )
+    is_used = jnp.all(rewards.pairs >= 0, axis=1)
+    total = jnp.sum(jnp.where(is_used, rewards.values, 0))
+    total += jnp.sum(example_weights) + jnp.max(cost, initial=0.0)
+    return 2 * (example_weights.shape[0] + 8) * eps * total

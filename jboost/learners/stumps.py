@@ -29,6 +29,7 @@ from jboost.learners.sorted_features import (
     sort_features,
     thresholds_of,
 )
+from jboost.monomials import Rewards
 
 # Entries of a block of features. Each temporary array of float64 then has 4 MiB, which fits the
 # cache of a processor (with four times as many, each entry took three times as long), and is enough
@@ -116,7 +117,8 @@ class Stumps(Learner):
         `costs` [N] they are ranked by g + s - c.
         """
         if pair_weights is not None or costs is not None:
-            return self._priced(state, example_weights, pair_weights, costs)
+            pairs = prices.validate_pairs(pair_weights, len(example_weights), example_weights.dtype)
+            return self.propose_for_pairs(state, example_weights, pairs, costs)
         search = self._search_edges if self.criterion == "edge" else self._search_normalizers
         blocks = over_blocks(
             search, state.order, state.values, shared=example_weights * state.labels
@@ -155,15 +157,15 @@ class Stumps(Learner):
             hypotheses, outputs, jnp.where(has_split, values, nothing), upper_bound, state
         )
 
-    def _priced(
+    def propose_for_pairs(
         self,
         state: StumpsState,
         example_weights: Array,
-        pair_weights: Array | None,
+        rewards: Rewards,
         costs: Array | None,
     ) -> Proposal:
         """The stumps of greatest worth (Goldberg and Eckstein 2009, (21)), from the best split and
-        sign of each feature. Each feature takes a product of m x m matrices.
+        sign of each feature, for a list of K pairs of examples. Each feature takes O(m + K).
         """
         if self.abstain:
             raise ValueError(
@@ -174,7 +176,6 @@ class Stumps(Learner):
         order, sorted_values = (
             leaf.reshape(-1, num_examples) for leaf in (state.order, state.values)
         )
-        pairs = prices.validate_pairs(pair_weights, num_examples, example_weights.dtype)
         price = (
             self.prices(state)
             if costs is None
@@ -182,7 +183,7 @@ class Stumps(Learner):
         )
 
         values, position, is_own = _best_by_feature(
-            state, order, sorted_values, example_weights, pairs, price
+            state, order, sorted_values, example_weights, rewards, price
         )
         values, feature = numerics.top_k(values, min(self.num_proposed, len(order)))
         missing = (0, self.num_proposed - len(feature))
@@ -203,7 +204,7 @@ class Stumps(Learner):
             hypotheses,
             outputs,
             values,
-            values[0] + prices.slack(example_weights, pairs, price),
+            values[0] + prices.slack(example_weights, rewards, price),
             state,
         )
 
@@ -379,31 +380,60 @@ def _best_by_feature(
     order: Array,
     sorted_values: Array,
     example_weights: Array,
-    pairs: Array,
+    rewards: Rewards,
     price: Array,
 ) -> tuple[Array, Array, Array]:
     """The greatest worth of the stumps of each feature, the position of its split, and whether it
     is positive above it, [N] each.
     """
     num_examples = len(example_weights)
+    rewards = prices.of_examples(rewards, state.labels)
 
     def best_of_feature(part: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         positions, row, cost = part
         column = row.at[positions].set(row, unique_indices=True)
-        above, below = column[:, None] > row[None, :], column[:, None] <= row[None, :]
-        worth = prices.worth(
-            above.astype(row.dtype) - below.astype(row.dtype),
-            state.labels,
-            example_weights,
-            pairs,
-            cost,
+        # an example is above the splits at the positions before its rank
+        ranks = jnp.searchsorted(row, column).astype(jnp.int32)
+        worth = numerics.in_64_bits(_worth_of_splits)(
+            jnp.where(jnp.isnan(column), -1, ranks), state.labels, example_weights, rewards
         )
-        values = jnp.where(is_split(row[None]), jnp.stack(worth), -jnp.inf).reshape(-1)
+        values = jnp.where(is_split(row[None]), worth - cost, -jnp.inf).reshape(-1)
         best = jnp.argmax(values)
         return values[best], best % num_examples, best < num_examples
 
     values, position, is_own = lax.map(best_of_feature, (order, sorted_values, price))
     return values, position, is_own
+
+
+def _worth_of_splits(
+    ranks: Array, labels: Array, example_weights: Array, rewards: Rewards
+) -> Array:
+    """The edges and rewards [2, m] of the stumps at all splits of a feature, and of their
+    negations. `ranks` [m] are -1 where the feature is missing.
+
+    A pair is served at the splits between its two examples. Where the feature of the other example
+    is missing, it is served at all splits on which the first example is right.
+    """
+    size = labels.shape[0]
+    known = ranks >= 0
+    signed = jnp.where(known, (example_weights * labels).astype(jnp.float64), 0)
+    crossed = jnp.zeros((size + 1,), jnp.float64).at[jnp.where(known, ranks, size)].add(signed)
+    edges = jnp.sum(signed) - 2 * numerics.cumulative_sum(crossed[None])[0, :size]
+    first, second = rewards.pairs.T
+    mine, theirs = ranks[first], ranks[second]
+    values = jnp.where(known[first], rewards.values.astype(jnp.float64), 0)
+
+    def served(is_above: Array) -> Array:
+        """The rewards at all splits of pairs whose first example must be above, or below."""
+        begin = jnp.where(is_above, jnp.where(theirs < 0, 0, theirs), mine)
+        end = jnp.where(is_above, mine, jnp.where(theirs < 0, size, theirs))
+        amounts = jnp.where(begin < end, values, 0)
+        steps = jnp.zeros((size + 1,), jnp.float64).at[begin].add(amounts).at[end].add(-amounts)
+        return numerics.cumulative_sum(steps[None])[0, :size]
+
+    is_positive = labels[first] > 0
+    worth = jnp.stack([edges + served(is_positive), served(~is_positive) - edges])
+    return worth.astype(example_weights.dtype)
 
 
 def _outputs(state: StumpsState, hypotheses: Stump, order: Array, sorted_values: Array) -> Array:

@@ -6,11 +6,12 @@ from jboost.monomials import costs
 from jboost.monomials.complexity import rademacher_complexity
 from jboost.monomials.solution import covers
 from jboost.monomials.solve import greedy, maximum_agreement
-from jboost.monomials.types import Monomials, MonomialSolution, SearchConfig
+from jboost.monomials.types import Monomials, MonomialSolution, Rewards, SearchConfig
 
 __all__ = [
     "MonomialSolution",
     "Monomials",
+    "Rewards",
     "SearchConfig",
     "costs",
     "covers",

@@ -7,9 +7,11 @@ are compiled.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from jboost.monomials.rewards import PairsOfClasses
 
 
 class Compact(NamedTuple):
@@ -18,7 +20,7 @@ class Compact(NamedTuple):
     ones: np.ndarray  # [2, R, n] of class +1 and -1
     known: np.ndarray | None  # [2, R, n]
     weights: np.ndarray  # [2, R]
-    rewards: np.ndarray | None  # [2, R, R] own class by other class
+    rewards: PairsOfClasses | None
     columns: np.ndarray  # [n] the attribute of each column; N for padding
     is_attribute: np.ndarray  # [n] bool
 
@@ -33,6 +35,7 @@ def compact(
     features: np.ndarray,
     labels: np.ndarray,
     weights: np.ndarray,
+    pairs: np.ndarray | None,
     rewards: np.ndarray | None,
     *,
     merge_columns: bool,
@@ -47,20 +50,19 @@ def compact(
       features: [m, N] 0, 1 or NaN.
       labels: [m] -1 or +1.
       weights: [m] integers, 0 for those masked out.
-      rewards: [m, m] integers, or None.
+      pairs: [K, 2], or None for no rewards.
+      rewards: [K] integers, 0 for empty slots.
     """
-    counts = (
-        weights > 0
-        if rewards is None
-        else (weights > 0) | (rewards > 0).any(axis=1) | (rewards > 0).any(axis=0)
-    )
+    counts = weights > 0
+    if pairs is not None and rewards is not None:
+        counts[pairs[rewards > 0]] = True
     columns = _distinct_columns(features[counts]) if merge_columns else np.arange(features.shape[1])
     values = features[:, columns]
     parts = [
         _one_class(
             values[counts & (labels == sign)],
             weights[counts & (labels == sign)],
-            merge=rewards is None,
+            merge=pairs is None,
         )
         for sign in (1, -1)
     ]
@@ -70,14 +72,8 @@ def compact(
     amounts = np.stack([_padded(part[1], (size,)) for part in parts])
     is_missing = np.isnan(rows)
     between = None
-    if rewards is not None:
-        ends = [np.flatnonzero(counts & (labels == sign)) for sign in (1, -1)]
-        between = np.stack(
-            [
-                _padded(rewards[np.ix_(mine, theirs)], (size, size))
-                for mine, theirs in (ends, ends[::-1])
-            ]
-        )
+    if pairs is not None and rewards is not None:
+        between = pairs_of_rows(pairs, rewards, _places(counts, labels), labels)
     known = (~is_missing).astype(features.dtype) if is_missing.any() else None
     places = np.pad(columns, (0, width - len(columns)), constant_values=features.shape[1])
     return Compact(
@@ -88,6 +84,25 @@ def compact(
         places,
         places < features.shape[1],
     )
+
+
+def pairs_of_rows(pairs: Any, rewards: Any, places: Any, labels: Any) -> PairsOfClasses:
+    """The rewards [K] of pairs [K, 2] of examples, as pairs of rows of classes. `places` [m] are
+    the rows of the examples in their classes.
+    """
+    first, second = pairs.T
+    return PairsOfClasses(
+        (labels[first] < 0).astype(np.int32), places[first], places[second], rewards
+    )
+
+
+def _places(counts: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The row in its class of each example [m] that counts, and 0 for others."""
+    places = np.zeros(len(labels), np.int32)
+    for sign in (1, -1):
+        rows = np.flatnonzero(counts & (labels == sign))
+        places[rows] = np.arange(len(rows))
+    return places
 
 
 def _distinct_columns(values: np.ndarray) -> np.ndarray:

@@ -34,7 +34,7 @@ from jboost.base import devices, loops, reduce
 from jboost.base.types import Array
 from jboost.monomials import integers
 from jboost.monomials.batches import by_node
-from jboost.monomials.flow import residual_gains, sum_over_pairs
+from jboost.monomials.flow import residual_gains
 from jboost.monomials.instance import (
     ClassRows,
     MonomialInstance,
@@ -45,10 +45,7 @@ from jboost.monomials.instance import (
     sum_over_rows,
 )
 from jboost.monomials.nodes import Node, cost, make_node
-
-# If the matrix of rewards has at least this many entries for each nonzero one, a CPU is faster with
-# sums over the nonzero rewards than with products of matrices.
-_ENTRIES_TO_A_PAIR = 64
+from jboost.monomials.rewards import PairsOfSign, most_of_few, sum_by_wanted
 
 
 class MeasuredMonomials(NamedTuple):
@@ -128,30 +125,31 @@ def _covered_amounts(literals: Array, instance: MonomialInstance) -> list[Array]
     amounts = [instance.amounts[:, :, None]]
     if instance.rewards is not None:
         beside = covered(of_class(instance.rows, 1), literals)[0]
-        missed = _missed(instance, beside)
+        missed = _missed(instance.rewards, beside)
         # counted instead of their losses: an unwanted example without loss may cost a reward
         amounts.append(jnp.stack([missed, jnp.ones_like(missed)]))
     found = amounts_covered(instance.rows, instance.extent, literals, amounts)
     return [part.reshape(-1, part.shape[2]) for part in found]
 
 
-def _missed(instance: MonomialInstance, beside: Array) -> Array:
+def _missed(rewards: PairsOfSign, beside: Array) -> Array:
     """The rewards [R, B] that wanted examples do not gain because the unwanted examples `beside`
     [R, B] bool are covered too.
     """
-    assert instance.rewards is not None
-    assert instance.pairs is not None
+    num_rows, width = beside.shape
 
     def by_pairs() -> Array:
-        return sum_over_pairs(instance, lambda _, unwanted: beside[unwanted], beside.shape[1])
+        return sum_by_wanted(rewards, lambda _, unwanted: beside[unwanted], num_rows, width)
 
     def by_products() -> Array:
-        return _products_of_integers(instance.rewards, beside.astype(instance.rows.covers.dtype))
+        flags = beside.astype(integers.float_of(rewards.values.dtype))
+        return _products_of_integers(rewards.matrix, flags)
 
+    if rewards.matrix is None:
+        return by_pairs()
     if devices.platform() != "cpu":
         return by_products()
-    are_few = instance.pairs[instance.pairs.size // _ENTRIES_TO_A_PAIR] == instance.pairs.size
-    return loops.cond(are_few, by_pairs, by_products)
+    return loops.cond(rewards.number <= most_of_few(num_rows), by_pairs, by_products)
 
 
 def _products_of_integers(amounts: Array, flags: Array) -> Array:

@@ -15,8 +15,8 @@ from jboost.base.types import Array
 from jboost.monomials import integers
 from jboost.monomials.batches import by_node
 from jboost.monomials.instance import MonomialInstance, layout
+from jboost.monomials.rewards import sum_by_wanted
 
-_PAIRS_AT_ONCE = 256  # pairs with a reward that one iteration of a loop adds
 # The largest number of matchings if all losses together are less than the rewards: then the flow
 # can reduce the bound only a little.
 _MATCHINGS_OF_LITTLE = 16
@@ -171,36 +171,8 @@ def _forgone(instance: MonomialInstance, removable: Array, is_stuck: Array, usab
             removable[unwanted] & ~_parts(words[wanted], other_words[unwanted], usable)
         )
 
-    return sum_over_pairs(instance, is_lost, usable.shape[1])
-
-
-def sum_over_pairs(
-    instance: MonomialInstance, counts: Callable[[Array, Array], Array], width: int
-) -> Array:
-    """The sum [R, B], for each wanted example, of the rewards that count.
-
-    `counts` tells whether pairs count: (wanted [k], unwanted [k]) -> [k, B] bool.
-    """
-    rewards, pairs = instance.rewards, instance.pairs
-    assert rewards is not None
-    assert pairs is not None
-    size = rewards.shape[0]
-    at_once = min(pairs.size, _PAIRS_AT_ONCE)
-    num_pairs = jnp.sum(pairs < pairs.size, dtype=jnp.int32)
-
-    def add(step: Array, total: Array) -> Array:
-        places = pairs.at[step * at_once + jnp.arange(at_once)].get(
-            mode="fill", fill_value=pairs.size
-        )
-        amounts = rewards.reshape(-1).at[places].get(mode="fill", fill_value=0)
-        wanted, unwanted = jnp.minimum(places // size, size - 1), places % size
-        return total.at[wanted].add(
-            jnp.where(counts(wanted, unwanted), amounts[:, None], 0), indices_are_sorted=True
-        )
-
-    return loops.fori_loop(
-        0, -(-num_pairs // at_once), add, jnp.zeros((size, width), rewards.dtype)
-    )
+    assert instance.rewards is not None
+    return sum_by_wanted(instance.rewards, is_lost, words.shape[0], usable.shape[1])
 
 
 def _flow_all(

@@ -23,6 +23,8 @@ from jax import lax
 from jboost.base import devices, loops, numerics, reduce
 from jboost.base.types import Array, PyTree
 from jboost.monomials import integers
+from jboost.monomials import rewards as pair_rewards
+from jboost.monomials.rewards import PairsOfClasses, PairsOfSign
 
 _ROWS_AT_ONCE = 128  # rows of a block, which is the unit of matrix products, on a CPU
 _ROWS_ON_DEVICES = 1 << 14  # the same on accelerators, which are faster with large products
@@ -50,12 +52,8 @@ class MonomialInstance(NamedTuple):
     # [2, R] the largest gain of each wanted example, including rewards, and the loss of each
     # unwanted one; [2, 2, R] for both signs
     amounts: Array
-    # [R, R] v, wanted by unwanted: gained if the wanted example is covered and the unwanted one is
-    # not; [2, R, R] for both signs
-    rewards: Array | None
-    # [R R] int32: the flat indices of the nonzero rewards, ascending, then R R as padding; [2, R R]
-    # for both signs
-    pairs: Array | None
+    # v: gained if the wanted example is covered and the unwanted one is not
+    rewards: PairsOfSign | None
     # [] bool, whether the losses of all unwanted examples sum to less than all rewards; [2] for
     # both signs
     is_little_lost: Array | None
@@ -77,11 +75,9 @@ def of_sign(both: MonomialInstance, index: Array) -> MonomialInstance:
     """The instance of one sign from the result of `make`: index 0 for sign +1, 1 for sign -1."""
     classes = jnp.stack([index, 1 - index])
     rows = jax.tree.map(lambda leaf: leaf[classes], both.rows)
-    own = jax.tree.map(
-        lambda leaf: leaf[index], (both.amounts, both.rewards, both.pairs, both.is_little_lost)
-    )
+    own = jax.tree.map(lambda leaf: leaf[index], (both.amounts, both.rewards, both.is_little_lost))
     return both._replace(
-        rows=rows, **dict(zip(("amounts", "rewards", "pairs", "is_little_lost"), own, strict=True))
+        rows=rows, **dict(zip(("amounts", "rewards", "is_little_lost"), own, strict=True))
     )
 
 
@@ -194,7 +190,11 @@ def by_literal(covers: Array, amounts: Array) -> Array:
 
 
 def make(
-    covers: Array, amounts: Array, rewards: Array | None, costs: Array, is_attribute: Array
+    covers: Array,
+    amounts: Array,
+    rewards: PairsOfClasses | None,
+    costs: Array,
+    is_attribute: Array,
 ) -> tuple[MonomialInstance, Array]:
     """The data of both signs, for `of_sign`, and the index of each of the 2N literals in them, [2N]
     int32.
@@ -202,13 +202,15 @@ def make(
     Args:
       covers: [2, R, 2N] which literals cover R examples of class +1 and R of class -1.
       amounts: [2, R] integers, 0 for padding.
-      rewards: [2, R, R] integers, own class by the other one, for sign +1 and -1; None for none.
+      rewards: of K pairs; None for none.
       costs: [D] integers.
       is_attribute: [N] bool, False for padding attributes.
     """
-    covers, amounts, rewards = _in_blocks(covers, amounts, rewards)
-    gains = amounts if rewards is None else amounts + reduce.total(rewards, axis=2)
-    counts = gains > 0 if rewards is None else gains + reduce.total(rewards, axis=1)[::-1] > 0
+    covers, amounts = _in_blocks(covers, amounts)
+    gains, counts = amounts, amounts > 0
+    if rewards is not None:
+        gained, others = pair_rewards.totals(rewards, amounts.shape[1])
+        gains, counts = amounts + gained, amounts + gained + others > 0
     most = integers.largest(amounts.dtype)
     costs = jnp.where(costs > reduce.total(gains, axis=(0, 1)), most, costs)
     costs = jnp.pad(costs, (0, 2), constant_values=most)
@@ -219,17 +221,13 @@ def make(
     order = _near(covers, counts)
     pairs, is_little_lost = None, None
     if rewards is not None:
-        is_little_lost = reduce.total(amounts)[::-1] < reduce.total(rewards, axis=(1, 2))
-        rewards = jax.vmap(lambda part, own, other: part[own][:, other])(
-            rewards, order, order[::-1]
-        )
-        pairs = jax.vmap(_pairs)(rewards)
+        is_little_lost = reduce.total(amounts)[::-1] < pair_rewards.sums_by_sign(rewards)
+        pairs = pair_rewards.by_sign(rewards, order)
     both = MonomialInstance(
         _in_order(covers[:, :, literals], counts, order),
         jnp.take_along_axis(
             jnp.stack([gains, amounts[::-1]], axis=1), jnp.stack([order, order[::-1]]), axis=2
         ),
-        rewards,
         pairs,
         is_little_lost,
         costs,
@@ -243,17 +241,12 @@ def make(
     return both, places
 
 
-def _in_blocks(
-    covers: Array, amounts: Array, rewards: Array | None
-) -> tuple[Array, Array, Array | None]:
+def _in_blocks(covers: Array, amounts: Array) -> tuple[Array, Array]:
     """Both classes with padding rows added, so that all blocks are full."""
     size = amounts.shape[1]
     missing = layout(size).whole(size) - size
-    if missing == 0:
-        return covers, amounts, rewards
     rows = ((0, 0), (0, missing))
-    between = None if rewards is None else jnp.pad(rewards, (*rows, (0, missing)))
-    return jnp.pad(covers, (*rows, (0, 0))), jnp.pad(amounts, rows), between
+    return jnp.pad(covers, (*rows, (0, 0))), jnp.pad(amounts, rows)
 
 
 def _in_order(covers: Array, counts: Array, order: Array) -> ClassRows:
@@ -284,7 +277,9 @@ def below(
     num_literals = instance.chains.shape[0]
     counts = covered(instance.rows, node_literals[:, None])[:, :, 0]
     order = integers.stable_order((~counts).astype(jnp.int32))
-    rewards = None if instance.rewards is None else instance.rewards[order[0]][:, order[1]]
+    rewards = (
+        None if instance.rewards is None else pair_rewards.below(instance.rewards, counts, order)
+    )
     back = jnp.full((num_literals + 1,), index.shape[0], jnp.int32)
     back = back.at[jnp.where(is_literal, index, back.shape[0])].set(
         jnp.arange(index.shape[0], dtype=jnp.int32), mode="drop"
@@ -297,26 +292,10 @@ def below(
         ),
         amounts=jnp.take_along_axis(instance.amounts, order, axis=1),
         rewards=rewards,
-        pairs=None if rewards is None else _pairs(rewards),
         opposites=jnp.where(is_literal, back[instance.opposites[index]], index.shape[0]),
         chains=instance.chains[index],
         allowed=is_literal & instance.allowed[index],
         extent=_extent(counts),
-    )
-
-
-def _pairs(rewards: Array) -> Array:
-    """The `pairs` of an instance with rewards [R, R]."""
-    is_reward = rewards > 0
-    in_row = jnp.sum(is_reward, axis=1, dtype=jnp.int32)
-    rank = (
-        (jnp.cumsum(in_row) - in_row)[:, None] + jnp.cumsum(is_reward, axis=1, dtype=jnp.int32) - 1
-    )
-    places = jnp.arange(rewards.size, dtype=jnp.int32)
-    return (
-        jnp.full_like(places, rewards.size)
-        .at[jnp.where(is_reward, rank, rewards.size).reshape(-1)]
-        .set(places, mode="drop")
     )
 
 

@@ -11,9 +11,14 @@ import numpy as np
 from jboost.base import check, labelled, numerics
 from jboost.base.types import Array, ArrayLike
 from jboost.monomials import integers
+from jboost.monomials.types import Rewards
 
 _MOST_ROWS = 1 << 18  # with more rows, sums of the low bits of integers are not exact in 32 bits
-_MOST_ROWS_OF_PAIRS = 1 << 15  # with more rows, the index of a pair does not fit into 32 bits
+# With more rows, the index of an entry of a matrix of pairs does not fit into 32 bits.
+_MOST_ROWS_OF_PAIRS = 1 << 15
+# The list of the entries of a matrix is padded to the least of 256, 1024, 4096, ... that holds it,
+# so that few sizes are compiled.
+_LEAST_LIST, _NEXT_LIST = 256, 4
 
 
 class MonomialProblem(NamedTuple):
@@ -22,11 +27,11 @@ class MonomialProblem(NamedTuple):
     features: Array  # [m, N]
     labels: Array  # [m]
     weights: Array  # [m] 0 where masked out
-    rewards: Array | None  # [m, m]
+    pairs: Rewards | None  # of K pairs; pairs that do not count have value 0
     costs: Array  # [D]
     power: Array  # [] the integers are the amounts times 2^power, rounded
     whole_weights: Array  # [m] int
-    whole_rewards: Array | None  # [m, m] int
+    whole_pairs: Rewards | None  # the same pairs with integers
     whole_costs: Array  # [D] int
     whole_enough: Array | None  # [] int
     spare: Array  # [] a bound of the effect of the rounding to integers on a value
@@ -39,7 +44,7 @@ def make_problem(
     example_weights: ArrayLike,
     max_order: int | None,
     costs: ArrayLike | None,
-    pair_weights: ArrayLike | None,
+    pair_weights: ArrayLike | Rewards | None,
     mask: ArrayLike | None,
     enough: ArrayLike | None,
 ) -> tuple[MonomialProblem, bool]:
@@ -61,13 +66,14 @@ def make_problem(
     dtype = jnp.result_type(
         *(
             float_type_of(part.dtype)
-            for part in (table, weights, prices, rewards)
+            for part in (table, weights, prices, None if rewards is None else rewards.values)
             if part is not None
         )
     )
     weights = weights.astype(dtype)
     prices = jnp.zeros((highest + 1,), dtype) if prices is None else prices.astype(dtype)
-    rewards = None if rewards is None else rewards.astype(dtype)
+    if rewards is not None:
+        rewards = rewards._replace(values=rewards.values.astype(dtype))
     kept = (
         jnp.ones((num_examples,), bool)
         if mask is None
@@ -82,7 +88,6 @@ def make_problem(
             jnp.pad(part, [(0, 1)] + [(0, 0)] * (part.ndim - 1))
             for part in (table, signs, weights, kept)
         )
-        rewards = None if rewards is None else jnp.pad(rewards, (0, 1))
     wanted = None if enough is None else check.number("enough", enough, low=-np.inf).astype(dtype)
     return (
         _prepare(table.astype(dtype), signs.astype(dtype), weights, prices, rewards, kept, wanted),
@@ -104,16 +109,47 @@ def _highest_order(max_order: int | None, num_attributes: int) -> int:
     return max_order
 
 
-def _rewards_of(pair_weights: ArrayLike, num_examples: int) -> Array:
-    """The pair weights [m, m] as an array. Raises ValueError for too many examples."""
+def _rewards_of(pair_weights: ArrayLike | Rewards, num_examples: int) -> Rewards:
+    """The list of the rewards. Raises ValueError for wrong shapes and for indices out of range."""
+    if not isinstance(pair_weights, Rewards):
+        return _listed(pair_weights, num_examples)
+    pairs = check.numeric("pair_weights.pairs", pair_weights.pairs, shape=("K", 2), kinds="i")
+    values = check.numeric(
+        "pair_weights.values", pair_weights.values, shape=(pairs.shape[0],), kinds="fiu"
+    )
+    if not check.are_traced(pairs):
+        host = np.asarray(pairs)
+        for index in np.flatnonzero(((host < -1) | (host >= num_examples)).any(axis=1))[:1]:
+            raise ValueError(
+                f"pair_weights.pairs[{index}] is {host[index].tolist()}: expected rows from 0 to"
+                f" {num_examples - 1}, or -1 for an empty slot"
+            )
+    return Rewards(pairs.astype(jnp.int32), values)
+
+
+def _listed(pair_weights: ArrayLike, num_examples: int) -> Rewards:
+    """The list of the entries of a matrix [m, m] that are not 0; of all entries of a traced one.
+    Raises ValueError for too many examples.
+    """
     if num_examples > _MOST_ROWS_OF_PAIRS:
         raise ValueError(
             f"pair_weights is of {num_examples} examples: {_MOST_ROWS_OF_PAIRS} at most; merge"
             " equal ones (jboost.data.merging)"
         )
-    return check.numeric(
+    matrix = check.numeric(
         "pair_weights", pair_weights, shape=(num_examples, num_examples), kinds="fiu"
     )
+    if check.are_traced(matrix):
+        ends = jnp.indices(matrix.shape, jnp.int32).reshape(2, -1)
+        return Rewards(ends.T, matrix.reshape(-1))
+    host = np.asarray(matrix)
+    places = np.argwhere(host)
+    size = _LEAST_LIST
+    while size < len(places):
+        size *= _NEXT_LIST
+    missing = (0, size - len(places))
+    pairs = np.pad(places, (missing, (0, 0)), constant_values=-1).astype(np.int32)
+    return Rewards(jnp.asarray(pairs), jnp.asarray(np.pad(host[tuple(places.T)], missing)))
 
 
 def float_type_of(dtype: Any) -> Any:
@@ -125,7 +161,12 @@ def float_type_of(dtype: Any) -> Any:
 
 
 def _validate_values(
-    table: Array, labels: Array, weights: Array, costs: Array, rewards: Array | None, mask: Array
+    table: Array,
+    labels: Array,
+    weights: Array,
+    costs: Array,
+    rewards: Rewards | None,
+    mask: Array,
 ) -> None:
     if check.are_traced(table, labels, weights, costs, rewards, mask):
         return
@@ -139,13 +180,8 @@ def _validate_values(
             " jboost.data.binarization makes such attributes"
         )
     for name, array, allowed in (
-        ("example_weights", np.where(kept, weights, 0), lambda x: (x >= 0) & np.isfinite(x)),
+        ("example_weights", np.where(kept, weights, 0), _are_amounts),
         ("costs", np.asarray(costs), lambda x: x >= 0),
-        (
-            "pair_weights",
-            np.zeros(0) if rewards is None else np.where(kept[:, None] & kept[None, :], rewards, 0),
-            lambda x: (x >= 0) & np.isfinite(x),
-        ),
     ):
         for place in np.argwhere(~allowed(array))[:1].tolist():
             expected = (
@@ -156,11 +192,34 @@ def _validate_values(
             raise ValueError(f"{name}{place} is {array[tuple(place)]:g}: expected {expected}")
     total = _add_up("example_weights", 0.0, np.where(kept, weights, 0), weights.dtype)
     if rewards is not None:
-        is_wanted = np.asarray(labels) > 0
-        between = kept[:, None] & kept[None, :] & (is_wanted[:, None] != is_wanted[None, :])
-        _add_up("pair_weights", total, np.where(between, rewards, 0), weights.dtype)
+        between = _validate_pairs(rewards, np.asarray(labels), kept)
+        _add_up("pair_weights", total, between, weights.dtype)
     if not np.isfinite(np.asarray(costs)).any():
         raise ValueError("costs are all +inf: allow one order at least")
+
+
+def _are_amounts(values: np.ndarray) -> np.ndarray:
+    found: np.ndarray = (values >= 0) & np.isfinite(values)
+    return found
+
+
+def _validate_pairs(rewards: Rewards, labels: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """The rewards of pairs of different classes, from labels [m] and `kept` [m] bool. Raises
+    ValueError for a negative reward of examples that count.
+    """
+    pairs, values = np.asarray(rewards.pairs), np.asarray(rewards.values)
+    is_used = (pairs >= 0).all(axis=1)
+    pairs, values = pairs[is_used], values[is_used]
+    counts = kept[pairs].all(axis=1)
+    pairs, values = pairs[counts], values[counts]
+    for index in np.flatnonzero(~_are_amounts(values))[:1]:
+        raise ValueError(
+            f"pair_weights{pairs[index].tolist()} is {values[index]:g}: expected a finite number"
+            " from 0 up"
+        )
+    is_wanted = labels[pairs] > 0
+    between: np.ndarray = values[is_wanted[:, 0] != is_wanted[:, 1]]
+    return between
 
 
 def _add_up(name: str, before: float, amounts: np.ndarray, dtype: Any) -> float:
@@ -182,7 +241,7 @@ def _prepare(
     labels: Array,
     weights: Array,
     costs: Array,
-    rewards: Array | None,
+    rewards: Rewards | None,
     mask: Array,
     enough: Array | None,
 ) -> MonomialProblem:
@@ -190,10 +249,8 @@ def _prepare(
     table = jnp.where(mask[:, None], table, 0)
     weights = jnp.where(mask, weights, 0)
     labels = jnp.where(mask, labels, 1)
-    if rewards is not None:
-        between = mask[:, None] & mask[None, :] & (labels[:, None] * labels[None, :] < 0)
-        rewards = jnp.where(between, rewards, 0)
-    total = jnp.sum(weights) + (0 if rewards is None else jnp.sum(rewards))
+    pairs = None if rewards is None else _between_classes(rewards, labels, mask)
+    total = jnp.sum(weights) + (0 if pairs is None else jnp.sum(pairs.values))
     power = integers.exponent(total)
     is_valid = jnp.all((table == 0) | (table == 1) | jnp.isnan(table)) & jnp.all(
         jnp.abs(labels) == 1
@@ -203,13 +260,16 @@ def _prepare(
     )
     whole = integers.to_integers(jnp.where(weights >= 0, weights, 0), power)
     hidden = _rounding_of(weights, whole, power)
-    whole_rewards = None
+    whole_pairs = None
     vanished = jnp.sum((whole == 0) & (weights > 0))
-    if rewards is not None:
-        is_valid &= jnp.all(rewards >= 0)
-        whole_rewards = integers.to_integers(jnp.where(rewards >= 0, rewards, 0), power)
-        hidden += _rounding_of(rewards, whole_rewards, power)
-        vanished += jnp.sum((whole_rewards == 0) & (rewards > 0))
+    if rewards is not None and pairs is not None:
+        values = pairs.values
+        is_valid &= jnp.all(values >= 0) & jnp.all(rewards.pairs < labels.shape[0])
+        whole_pairs = pairs._replace(
+            values=integers.to_integers(jnp.where(values >= 0, values, 0), power)
+        )
+        hidden += _rounding_of(values, whole_pairs.values, power)
+        vanished += jnp.sum((whole_pairs.values == 0) & (values > 0))
     # an order that costs more than the least cost by the largest possible gain is never the best
     whole_costs, cut = integers.floor_to_integers(costs, power)
     spare = integers.loss_of_rounding(hidden + cut + vanished.astype(hidden.dtype), power)
@@ -224,16 +284,27 @@ def _prepare(
         table,
         labels,
         weights,
-        rewards,
+        pairs,
         costs,
         power,
         whole,
-        whole_rewards,
+        whole_pairs,
         whole_costs,
         whole_enough,
         spare,
         is_valid,
     )
+
+
+def _between_classes(rewards: Rewards, labels: Array, mask: Array) -> Rewards:
+    """The rewards; all that do not count, such as empty slots and pairs within a class, become
+    pairs of the first example with itself, of value 0.
+    """
+    is_used = jnp.all((rewards.pairs >= 0) & (rewards.pairs < labels.shape[0]), axis=1)
+    first, second = jnp.where(is_used[:, None], rewards.pairs, 0).T
+    is_used &= mask[first] & mask[second] & (labels[first] * labels[second] < 0)
+    pairs = jnp.where(is_used[:, None], jnp.stack([first, second], axis=1), 0)
+    return Rewards(pairs, jnp.where(is_used, rewards.values, 0))
 
 
 def _rounding_of(amounts: Array, whole: Array, power: Array) -> Array:

@@ -22,19 +22,10 @@ from jboost.base.types import Array
 from jboost.monomials import integers
 from jboost.monomials.found import FoundMonomials, merge, nothing
 from jboost.monomials.instance import literals_of
-from jboost.monomials.types import Monomials, MonomialSolution
+from jboost.monomials.types import Monomials, MonomialSolution, Rewards
 
 MOST_LITERALS = 1024  # the largest number of literals for which all pairs are valued at once
 _CANDIDATES = 8  # candidates for each monomial returned, because some may be duplicates
-
-
-class Rewards(NamedTuple):
-    """The rewards of pairs. A monomial whose sign is the label of example i gains the reward if it
-    covers i and not j, which has the other class.
-    """
-
-    pairs: Array  # [K, 2] int32 (i, j); -1 for an empty slot
-    values: Array  # [K] not negative
 
 
 class _Whole(NamedTuple):

@@ -4,13 +4,17 @@ matrices compute all values of both signs, so no search is needed.
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 
-from jboost.base import numerics, reduce
+from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.monomials import integers
 from jboost.monomials.found import FoundMonomials, SearchOutcome, merge, nothing
 from jboost.monomials.instance import literals_of
+from jboost.monomials.types import Rewards
+
+_PAIRS_AT_ONCE = 1 << 12  # pairs of one product, so that it takes no more than a few rows
 
 
 def both_signs(
@@ -18,7 +22,7 @@ def both_signs(
     known: Array | None,
     labels: Array,
     weights: Array,
-    rewards: Array | None,
+    rewards: Rewards | None,
     costs: Array,
     *,
     num_best: int,
@@ -30,7 +34,7 @@ def both_signs(
       known: [m, N] where they are known; None for everywhere.
       labels: [m] -1 or +1.
       weights: [m] integers.
-      rewards: [m, m] integers, 0 within a class; None for none.
+      rewards: integers, 0 for empty slots and within a class; None for none.
       costs: [1] or [2] integers.
       num_best: static, the number of monomials to return.
     """
@@ -38,7 +42,7 @@ def both_signs(
     # the first column is the monomial without literals
     covers = jnp.pad(literals_of(ones, known).T, ((1, 0), (0, 0)), constant_values=1)
     own = labels[:, None] == jnp.array([1, -1], labels.dtype)[None, :]  # [m, 2], by sign
-    gains = weights if rewards is None else weights + reduce.total(rewards)
+    gains = weights if rewards is None else weights.at[rewards.pairs[:, 0]].add(rewards.values)
     sums = integers.product(
         covers,
         jnp.where(
@@ -50,9 +54,7 @@ def both_signs(
     gained, kept = sums[:, :2], sums[:, 2:]
     missed = jnp.zeros_like(gained)
     if rewards is not None:
-        missed = jnp.stack(
-            _by_class(covers, integers.product(covers, rewards), labels)[::-1], axis=1
-        )
+        missed = _missed(covers, rewards, labels)
     dearest = integers.largest(dtype)
     prices = jnp.pad(costs, (0, 2 - costs.shape[0]), constant_values=dearest)
     prices = jnp.where(prices > reduce.total(gains), dearest, prices)
@@ -75,9 +77,23 @@ def both_signs(
     )
 
 
-def _by_class(covers: Array, amounts: Array, labels: Array) -> tuple[Array, Array]:
-    """Sums of amounts [k, m] over the examples that are covered [k, m], of class +1 and of class
-    -1: [k] each.
+def _missed(covers: Array, rewards: Rewards, labels: Array) -> Array:
+    """The rewards that monomials, covers [k, m], do not gain because they cover both examples of a
+    pair, by sign +1 and -1: [k, 2].
     """
-    inside = jnp.where(covers > 0, amounts, 0)
-    return reduce.totals(jnp.where(labels > 0, inside, 0), jnp.where(labels < 0, inside, 0))
+    size = rewards.values.shape[0]
+    at_once = max(1, min(size, _PAIRS_AT_ONCE))
+    padded = jax.tree.map(
+        lambda leaf: jnp.pad(leaf, [(0, -size % at_once)] + [(0, 0)] * (leaf.ndim - 1)), rewards
+    )
+    signs = jnp.array([1, -1], labels.dtype)
+
+    def add(step: Array, total: Array) -> Array:
+        places = step * at_once + jnp.arange(at_once)
+        first, second = padded.pairs[places].T
+        is_own = labels[first][:, None] == signs[None, :]
+        amounts = jnp.where(is_own, padded.values[places][:, None], 0)
+        return total + integers.product(covers[:, first] * covers[:, second], amounts)
+
+    empty = jnp.zeros((covers.shape[0], 2), rewards.values.dtype)
+    return loops.fori_loop(0, -(-size // at_once), add, empty)

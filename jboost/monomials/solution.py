@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jboost.base import check, meshes, numerics
 from jboost.base.status import Status
@@ -11,7 +12,7 @@ from jboost.base.types import Array, ArrayLike
 from jboost.monomials import integers
 from jboost.monomials.found import SearchOutcome
 from jboost.monomials.problem import MonomialProblem, float_type_of
-from jboost.monomials.types import Monomials, MonomialSolution
+from jboost.monomials.types import Monomials, MonomialSolution, Rewards
 
 
 @jax.jit
@@ -85,7 +86,18 @@ def _value(problem: MonomialProblem, literals: Array, signs: Array) -> Array:
         signs.astype(agreement.dtype) * agreement
         - problem.costs[jnp.sum(jnp.abs(literals), axis=1, dtype=jnp.int32)]
     )
-    if problem.rewards is None:
+    if problem.pairs is None:
         return worth
-    own = (inside & (problem.labels[None, :] == signs[:, None])).astype(worth.dtype)
-    return worth + jnp.sum(jnp.where(inside, 0.0, numerics.times(own, problem.rewards)), axis=1)
+    return worth + _paid(problem.pairs, problem.labels, inside, signs)
+
+
+def _paid(rewards: Rewards, labels: Array, inside: Array, signs: Array) -> Array:
+    """The rewards [k] that covers [k, m] with signs [k] gain, one monomial at a time."""
+    first, second = rewards.pairs.T
+
+    def of_one(cover: tuple[Array, Array]) -> Array:
+        is_covered, sign = cover
+        is_gained = is_covered[first] & ~is_covered[second] & (labels[first] == sign)
+        return jnp.sum(jnp.where(is_gained, rewards.values, 0))
+
+    return jnp.asarray(lax.map(of_one, (inside, signs)))

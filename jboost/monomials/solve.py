@@ -22,13 +22,14 @@ import numpy as np
 from jboost.base import check, derivatives, meshes
 from jboost.base.types import Array, ArrayLike
 from jboost.monomials import instance, integers, search, singles
-from jboost.monomials.compact import compact
+from jboost.monomials.compact import compact, pairs_of_rows
 from jboost.monomials.found import SearchOutcome
 from jboost.monomials.problem import MonomialProblem, make_problem
+from jboost.monomials.rewards import PairsOfClasses
 from jboost.monomials.search import Sizes
 from jboost.monomials.sizes import sizes_of
 from jboost.monomials.solution import make_solution
-from jboost.monomials.types import MonomialSolution, SearchConfig
+from jboost.monomials.types import MonomialSolution, Rewards, SearchConfig
 
 # Costs are padded to at least this many orders, so that problems with a smaller `max_order` share a
 # compiled program.
@@ -44,7 +45,7 @@ def maximum_agreement(
     *,
     max_order: int | None,
     costs: ArrayLike | None = None,
-    pair_weights: ArrayLike | None = None,
+    pair_weights: ArrayLike | Rewards | None = None,
     mask: ArrayLike | None = None,
     enough: ArrayLike | None = None,
     config: SearchConfig | None = None,
@@ -67,8 +68,11 @@ def maximum_agreement(
       max_order: the largest number of literals, static; None for no limit.
       costs: [max_order + 1], or [N + 1], by number of literals, not negative, +inf for orders that
         are not allowed; None for 0.
-      pair_weights: [m, m], not negative. Entry (i, i') is gained by a cover with i and without i',
-        if y_i equals the sign and y_i' does not. Entries within a class are ignored. None for 0.
+      pair_weights: the rewards of K pairs, a `Rewards`; or all of them as a matrix [m, m], of which
+        those above 0 are listed. Not negative. The reward of (i, i') is gained by a cover with i
+        and without i', if y_i equals the sign and y_i' does not. Rewards within a class are
+        ignored. None for 0. A list takes O(K) numbers beside the examples; under jit a matrix
+        takes those of a list of m^2 pairs.
       mask: [m] bool, False for examples that do not count; None for all True.
       enough: [] if the beam search finds a monomial of a larger value, branch and bound is skipped;
         None to find the best of all monomials.
@@ -152,7 +156,7 @@ def _value_singles(
     features, dtype = problem.features, problem.features.dtype
     known = (~jnp.isnan(features)).astype(dtype) if takes_missing else None
     ones = (features == 1).astype(dtype)
-    amounts = problem.whole_weights, problem.whole_rewards, problem.whole_costs
+    amounts = problem.whole_weights, problem.whole_pairs, problem.whole_costs
     outcome = singles.both_signs(ones, known, problem.labels, *amounts, num_best=num_best)
     return make_solution(
         _without_missing(problem, takes_missing), outcome, jnp.arange(features.shape[1])
@@ -162,12 +166,15 @@ def _value_singles(
 def _solve_compact(
     problem: MonomialProblem, config: SearchConfig, adds_free: bool
 ) -> MonomialSolution:
-    rewards = None if problem.whole_rewards is None else np.asarray(problem.whole_rewards)
+    pairs = rewards = None
+    if problem.whole_pairs is not None:
+        pairs, rewards = (np.asarray(leaf) for leaf in problem.whole_pairs)
     costs = np.asarray(problem.costs)
     small = compact(
         np.asarray(problem.features),
         np.asarray(problem.labels),
         np.asarray(problem.whole_weights),
+        pairs,
         rewards,
         merge_columns=bool(np.all(costs[1:] >= costs[:-1])),
     )
@@ -206,8 +213,9 @@ def _solve_uncompacted(
     twice = jnp.broadcast_to(problem.features[None], (2, num_rows, num_attributes))
     weights = jnp.where(is_own, problem.whole_weights[None, :], 0)
     rewards = None
-    if problem.whole_rewards is not None:
-        rewards = jnp.where(is_own[:, :, None], problem.whole_rewards[None], 0)
+    if problem.whole_pairs is not None:
+        places = jnp.arange(num_rows, dtype=jnp.int32)
+        rewards = pairs_of_rows(*problem.whole_pairs, places, problem.labels)
     known = (~jnp.isnan(twice)).astype(twice.dtype) if config.missing else None
     every = jnp.ones((num_attributes,), bool)
     ones, costs, enough = (
@@ -237,7 +245,7 @@ def _search(
     ones: Array,
     known: Array | None,
     weights: Array,
-    rewards: Array | None,
+    rewards: PairsOfClasses | None,
     is_attribute: Array,
     costs: Array,
     enough: Array | None,

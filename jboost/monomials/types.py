@@ -65,6 +65,16 @@ class SearchConfig:
                 check.count(f"config.{name}", getattr(self, name), low=low)
 
 
+class Rewards(NamedTuple):
+    """The rewards of pairs of examples, as a list. A monomial whose sign is the label of example i
+    gains the reward if it covers i and not j, which has the other class. Rewards of equal pairs add
+    up.
+    """
+
+    pairs: Array  # [K, 2] int32 (i, j); -1 for an empty slot
+    values: Array  # [K] not negative
+
+
 class Monomials(NamedTuple):
     """Monomials, the best first; unused entries have value -inf."""
 

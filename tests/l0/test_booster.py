@@ -15,7 +15,6 @@ import pytest
 from scipy import optimize
 
 import jboost
-from jboost.base import memory
 from jboost.base.status import Status
 from jboost.l0 import columns as l0_columns
 from jboost.l0 import pricing
@@ -746,9 +745,9 @@ def test_what_hypotheses_are_paid_for_cuts_that_either_end_serves(answers):
     one, other = margins[pairs[:, 0]], margins[pairs[:, 1]]
     served = duals @ ((np.maximum(one, other) == 1) & (np.minimum(one, other) >= 0))
     priced = pricing.PricingDuals(jnp.zeros(8), jnp.asarray(pairs), jnp.asarray(duals))
-    matrix = pricing.pair_matrix(priced, True, 0 not in answers)
+    listed = pricing.pair_list(priced, True, 0 not in answers)
     paid = prices.worth(
-        jnp.asarray(outputs), jnp.asarray(labels), jnp.zeros(8), matrix, jnp.zeros(20)
+        jnp.asarray(outputs), jnp.asarray(labels), jnp.zeros(8), listed, jnp.zeros(20)
     ).own
     assert (paid >= served - 1e-5).all()
     if 0 not in answers:
@@ -935,20 +934,6 @@ def test_rademacher_costs_may_be_told_how_many_examples_there_were():
     np.testing.assert_allclose(
         whole(orders, 8, jnp.asarray(10), 2), rows(orders, 8, jnp.asarray(100), 2)
     )
-
-
-@pytest.mark.slow
-def test_more_pairs_than_memory_holds_are_refused_with_the_bytes_that_they_take(monkeypatch):
-    monkeypatch.setattr(memory, "of_device", lambda: 10_000)
-    dataset = jboost.make_dataset(np.eye(30, dtype=np.float32), np.where(np.arange(30) % 2, 1, -1))
-    with pytest.raises(
-        ValueError,
-        match=(
-            r"dataset has 30 examples: the matrices of their pairs take 57,600 bytes, but the"
-            r" device has 10,000; merge"
-        ),
-    ):
-        jboost.l0.fit(dataset, jboost.learners.monomials(3), margin=0.2)
 
 
 @pytest.mark.slow

@@ -24,8 +24,8 @@ class Learner(Protocol, abc.ABC):
     - `propose_above(state, example_weights, enough)`: as `propose`, but any finite bound is valid
       where an edge above `enough` is found. Called if `has_quick_answers`.
     - `describe(hypothesis, names)`: the text of one hypothesis.
-    - `prices(state)`, `price(prices, ...)`, `least_price(state)`, `constant_cost`,
-      `values_all(state)` and `propose_for_pairs(...)`: used by `jboost.l0` alone.
+    - `prices(state)`, `price(prices, ...)`, `least_price(state)`, `constant_cost` and
+      `propose_for_pairs(...)`: used by `jboost.l0` alone.
     - `criterion`: what `propose` maximises. `replace_criterion` changes it.
     """
 
@@ -41,7 +41,6 @@ class Learner(Protocol, abc.ABC):
             "prices",
             "propose_above",
             "propose_for_pairs",
-            "values_all",
         }
     )
 

@@ -89,7 +89,7 @@ def _lower_bounds(
         proof.example_weights,
         jnp.all((every.outputs != 0) | ~dataset.mask[None, :]),
     )
-    pairs = pricing.pair_matrix(proof, True, never_abstain)
+    pairs = pricing.pair_list(proof, True, never_abstain)
     labels = boosting.signs(dataset)
     is_priced = every.costs < jnp.inf
     costs = jnp.where(is_priced, every.costs, 0.0)
