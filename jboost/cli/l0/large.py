@@ -1,4 +1,4 @@
-"""L0-RBoost of rules of one or two literals for the command line.
+"""L0-RBoost of rules of one to three literals for the command line.
 
 `fit` calls `jboost.l0.fit_large` on merged rows. `choose` chooses the order and the number of rules
 by cross-validation.
@@ -25,8 +25,8 @@ from jboost.data import merging
 from jboost.l0.large import solutions, table
 from jboost.monomials import costs
 
-MOST_ORDER = 2  # largest order for which `fit` is used
 _ORDERS, _NUMBERS = (1, 2, 3), (2, 4, 8, 12, 16)  # candidates of --max-order cv, --max-rules cv
+_PAIRS = 2  # up to this order, a fit that is too large is refused instead of searched otherwise
 _UNLIMITED_ROUNDS = 1_000_000  # with a time limit, which then ends the fit
 
 
@@ -186,11 +186,15 @@ def describe(
     return CandidateChoice(losses, means.size, num_folds, found.left_out)
 
 
-def serves(settings: Settings, num_rows: int) -> bool:
-    """Whether `fit` supports the options for so many rows."""
+def serves(settings: Settings, num_rows: int, num_bits: int) -> bool:
+    """Whether `fit` supports the options for so many rows and bits. Monomials of three literals
+    that are too many to be listed are found by branch and bound instead.
+    """
+    order = settings.max_order
     return (
         settings.exact == 0
-        and 0 < settings.max_order <= MOST_ORDER
+        and order in _ORDERS
+        and (order <= _PAIRS or _too_large(num_rows, num_bits, order) is None)
         and ("vertex" not in settings.vote or num_rows <= solutions.MOST_ROWS)
     )
 

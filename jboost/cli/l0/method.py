@@ -97,7 +97,7 @@ def fit(
             seconds,
             on_step,
         )
-    if inner is None and l0_large.serves(settings, int(chosen.sum())):
+    if inner is None and l0_large.serves(settings, int(chosen.sum()), bits.shape[1]):
         return _fit_large(bits, labels, weights, chosen, settings, seconds, on_step)
     if inner is not None and l0_large.chooses_size(settings):
         return _choose_size(bits, labels, weights, chosen, settings, inner, seconds, on_step)
@@ -170,7 +170,7 @@ def _fit_large(
     seconds: float | None,
     on_step: OnStep | None,
 ) -> ChosenL0Fit:
-    """Fits rules of one or two literals for one kappa, margin and kind of vote."""
+    """Fits rules of one to three literals for one kappa, margin and kind of vote."""
     (margin,) = margins(settings, int(chosen.sum()))
     (kappa,), (vote,) = settings.kappa, settings.vote
     everything = bool(chosen.all())

@@ -13,10 +13,11 @@ import numpy as np
 
 from jboost import verify
 from jboost.base.boosting import Fit
-from jboost.cli.l0.large import MOST_ORDER
 from jboost.cli.options import Settings
 from jboost.l0.large import LargeCertificate
 from jboost.l0.pricing import PricingProof
+
+_MOST_ORDER = 2  # the largest order whose bounds `jboost.verify` checks
 
 
 def of_fit(fitted: Fit, bits: np.ndarray, settings: Settings, margin: float) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def of_fit(fitted: Fit, bits: np.ndarray, settings: Settings, margin: float) -> 
       margin: rho.
     """
     found, learner = fitted.certificate, fitted.ensemble.learner
-    if not isinstance(found, LargeCertificate) or learner.max_order > MOST_ORDER:
+    if not isinstance(found, LargeCertificate) or learner.max_order > _MOST_ORDER:
         return {}
     with jax.enable_x64(settings.precision == "float64"):
         prices = np.asarray(learner.price_list(bits.shape[1], len(bits)), np.float64)
