@@ -21,6 +21,7 @@ from jboost.base.types import Dataset
 from jboost.data import merging
 from jboost.l0.large import (
     cross_validation,
+    exchange,
     fit,
     greedy,
     master,
@@ -30,7 +31,6 @@ from jboost.l0.large import (
     sizes,
     solutions,
     table,
-    votes,
 )
 from jboost.monomials import products
 
@@ -216,7 +216,8 @@ def one_instance(seed: int, search=None):
     return (features[counts], labels[counts], weights[counts]), fitted
 
 
-@pytest.mark.parametrize("seed", range(3))
+# a table of seed 34 has no monomials
+@pytest.mark.parametrize("seed", [0, 1, 2, 34])
 def test_fit_large_bounds_hold_of_highs_optimum(seed: int) -> None:
     one_instance(seed)
 
@@ -637,12 +638,12 @@ def test_fit_large_stops_at_the_time_limit_and_when_the_watcher_says_so() -> Non
 
 
 def test_fit_large_starts_nothing_after_the_time_limit(monkeypatch) -> None:
-    """Neither a compilation nor a relaxation: both would run past the limit."""
+    """Neither a search for votes nor a relaxation: both would run past the limit."""
 
     def fail(*arguments, **options):
         raise AssertionError("started after the time limit")
 
-    for owner, name in ((relax, "warm_up"), (relax, "begin"), (votes, "warm_up")):
+    for owner, name in ((relax, "begin"), (exchange, "improved")):
         monkeypatch.setattr(owner, name, fail)
     data = make(*random_table(5, num_rows=200, num_bits=4))
     learner = jboost.learners.monomials(2, kappa=0.1)
@@ -724,32 +725,6 @@ def test_fit_large_of_many_rows_begins_with_a_part_of_them(monkeypatch) -> None:
     assert int(fitted.status) == Status.OPTIMAL
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("module", [relax, votes])
-def test_fit_large_does_not_wait_for_compilation_after_the_time_limit(module, monkeypatch) -> None:
-    """It took 6.8 s at a limit of 0.2 s."""
-    goes_on, begun, ended = threading.Event(), [], []
-
-    def compile_for_long(*_) -> None:
-        begun.append(module)
-        goes_on.wait(60)
-        ended.append(module)
-
-    monkeypatch.setattr(module, "warm_up", compile_for_long)
-    features, labels, weights = random_table(0, num_rows=300, num_bits=6)
-    data, learner = make(features, labels, weights), jboost.learners.monomials(2, kappa=0.1)
-    fit.fit_large(data, learner, margin=0.1, max_rounds=0)  # compiles what comes first
-    begin = time.monotonic()
-    limited = fit.fit_large(data, learner, margin=0.1, tolerance=0.0, time_limit=2.0)
-    assert time.monotonic() - begin < 50
-    assert begun
-    assert not ended
-    assert int(limited.status) == Status.TIME_LIMIT
-    certificate = limited.certificate
-    assert certificate.integer_lower_bound <= certificate.integer_upper_bound < np.inf
-    goes_on.set()
-
-
 class Ticks:
     """A clock for `jboost.l0.large.run` that advances by one second with each round, so that two
     runs measure the same times.
@@ -764,7 +739,6 @@ class Ticks:
 
         monkeypatch.setattr(relax, "step", tick)
         monkeypatch.setattr(run.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(run.Run, "begin_compiling", lambda *_: None)
 
 
 def leaves_of(found) -> list[np.ndarray]:
@@ -995,7 +969,9 @@ def test_choose_large_takes_the_size_of_least_held_out_error() -> None:
     assert errors.shape == (2, 3, 1, 1)
     assert (int(chosen.max_order), int(chosen.max_rules)) == (2, 2)
     assert errors[1, 1, 0, 0] == 0.0
-    assert errors[0].min() > 0.2
+    # a vote of single literals has all rows of one of the four cells wrong
+    cells = np.bincount(2 * features[:, 0] + features[:, 1])
+    assert errors[0].min() >= cells.min() / len(labels) - 1e-6
     assert sum(isinstance(info, str) for info in seen) == 6
     assert (np.asarray(jboost.predict(chosen.fit.ensemble, features)) == labels).all()
 

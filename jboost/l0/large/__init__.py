@@ -2,8 +2,9 @@
 vote is found within seconds.
 
 Users call `fit`, which makes a `table`; `run` holds the loop. A round is in `relax`:
-`patterns` -> `master` -> `separation` (upper bound) and `proof` (lower bound) -> `pool`. Votes come
-from `greedy` and `votes`; `state` holds what a fit continues from.
+`patterns` -> `master` -> `separation` (upper bound) and `proof` (lower bound) -> `pool`. Up to
+4,096 rows, `master_on_host` takes the place of `master`. Votes come from `greedy`, and `exchange`
+improves them; `state` holds what a fit continues from.
 """
 
 from jboost.l0.large.cross_validation import LargeChoice, LargeChoiceState, choose_large

@@ -144,9 +144,9 @@ def fit_large(
     rho, config = _check_options(
         learner, margin, tolerance, max_rounds, max_columns, max_cuts, search, time_limit, on_step
     )
-    # Independent programs are compiled in parallel. A compilation cannot be interrupted: after a
-    # time limit it goes on in its thread, for which the interpreter waits when it exits.
-    threads = futures.ThreadPoolExecutor(2)
+    # A compilation cannot be interrupted: after a time limit it goes on in its thread, for which
+    # the interpreter waits when it exits.
+    threads = futures.ThreadPoolExecutor(1)
     try:
         # The votes of a state that continues need the monomials, whatever the limit.
         patience = clock if initial is None else Clock(None)
@@ -157,7 +157,6 @@ def fit_large(
         run = Run(table, config, tolerance, max_rounds, max_cuts, clock, on_step)
         if initial is not None:
             restore(run, validate(initial, run.problem), run.tables())
-        run.begin_compiling(threads, max_columns)
         if initial is None:
             run.find_first_vote()
         status = run.close_gap(max_columns)

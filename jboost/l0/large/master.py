@@ -22,7 +22,7 @@ from jboost.base import loops
 from jboost.base.numerics import times
 from jboost.base.types import Array
 
-_ENOUGH, _SOME, _TOO_LONG = 0.2, 0.8, 0.36  # restart rules of Applegate et al. 2021, Section 3.1
+ENOUGH, SOME, TOO_LONG = 0.2, 0.8, 0.36  # restart rules of Applegate et al. 2021, Section 3.1
 # Steps of Newton's method for the threshold of a projection. It is finite: it takes at most as many
 # steps as there are entries, and 5 in most cases.
 _NUM_STEPS = 12
@@ -47,17 +47,6 @@ class MasterProgram(NamedTuple):
     labels: Array  # [n] +1, -1, 0 for padding
     is_column: Array  # [U] bool
     margin: Array  # [] rho
-
-
-def nothing(num_rows: int, num_columns: int, num_cuts: int) -> MasterProgram:
-    """An empty program of these sizes, with which the master is compiled."""
-    rows, columns, cuts = (np.zeros(size, np.float32) for size in (num_rows, num_columns, num_cuts))
-    zero, ends = np.zeros((), np.float32), np.zeros(num_cuts, np.int32)
-    tables = (
-        np.zeros((num_rows, num_columns), TABLE_DTYPE),
-        np.zeros((num_cuts, num_columns), TABLE_DTYPE),
-    )
-    return MasterProgram(*tables, ends, ends, cuts, columns, zero, rows, rows, columns > 0, zero)
 
 
 class MasterIterate(NamedTuple):
@@ -115,9 +104,9 @@ def improve(
         length = jnp.sqrt(jnp.sum((state.point - moved) ** 2 / sizes))
         first = jnp.where(state.age == 0, length, state.first_move)
         restarts = (state.age > 0) & (
-            (length <= _ENOUGH * first)
-            | ((length <= _SOME * first) & (length > state.last_move))
-            | (state.age >= _TOO_LONG * state.count)
+            (length <= ENOUGH * first)
+            | ((length <= SOME * first) & (length > state.last_move))
+            | (state.age >= TOO_LONG * state.count)
         )
         share = (state.age + 1) / (state.age + 2)
         mean = share * (2 * moved - state.point) + (1 - share) * state.anchor

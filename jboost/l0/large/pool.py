@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from jboost.l0.large import votes
 from jboost.l0.large.proof import MonomialTable, Prices
 from jboost.l0.large.separation import Violated
-from jboost.l0.large.votes import SignedMonomials
+from jboost.l0.large.votes import MonomialVote, SignedMonomials
 
 _MOST_IDLE = 3  # a cut is dropped after more rounds than this with a dual of 0
 _LEAST_DUAL = 1e-6  # smaller duals of the approximate master count as 0
 _MOST_OF_ROW = 20  # the most cuts of one row that enter in a round
+_MOST_STARTING = 46  # the most columns of a starting point of a search for votes
 _LEAST_REDUCED = 1e-6  # smaller sizes of mu and of reduced costs count as 0
 
 
@@ -75,6 +77,18 @@ class ColumnPool:
     def columns(self, slots: np.ndarray) -> SignedMonomials:
         """The columns in slots [k]."""
         return SignedMonomials(self.monomials[slots], self.signs[slots])
+
+    def starting_points(self) -> list[MonomialVote]:
+        """Votes of the columns of largest lambda and of largest mu, without their loss, from which
+        a search for votes begins.
+        """
+        found = []
+        for values in (self.coefficients[:-2], self.selected):
+            slots = np.flatnonzero(self.is_used & (values > 0))
+            slots = slots[np.argsort(-values[slots], kind="stable")][:_MOST_STARTING]
+            for start in votes.starting_points(np.append(self.coefficients[-2:], values[slots])):
+                found.append(MonomialVote(self.columns(slots), start[2:], start[:2], np.inf))
+        return found
 
     def extended_to(self, table: MonomialTable, capacity: int) -> ColumnPool:
         """A pool over more rows, with the columns of largest coefficients, up to the capacity."""

@@ -14,8 +14,9 @@ import jax
 import numpy as np
 
 from jboost.base.padding import shared_size
-from jboost.l0.large import feasible, master, patterns, pool, proof, sizes
+from jboost.l0.large import feasible, master, master_on_host, patterns, pool, proof
 from jboost.l0.large.feasible import MasterPoint, PrimalPoint
+from jboost.l0.large.master import MasterIterate, MasterProgram
 from jboost.l0.large.patterns import Patterns
 from jboost.l0.large.pool import ColumnPool, CutPool
 from jboost.l0.large.proof import MonomialTable, TableBound, TableDuals
@@ -29,7 +30,8 @@ _ITERATIONS = (300, 120, 60)  # of a master in a round, fewer for larger masters
 # the second, and a larger one the third.
 _CHEAP, _DEAR = 1 << 23, 1 << 25
 _USED = 1e-7  # a column is in use if its mu is larger
-# Up to so many rows, the master works on rows instead of patterns, so that its size is constant.
+# Up to so many rows, the master works on rows instead of patterns, and NumPy takes less time than a
+# compilation and the padding of sizes.
 _FEW_ROWS = 4096
 # Padded sizes of the master: where its 2048 cuts are most of the work, few sizes share programs.
 _LEAST_ROWS, _ROWS_DOUBLE_TO = 256, 1024
@@ -154,22 +156,9 @@ def as_either(duals: TableDuals, labels: np.ndarray) -> TableDuals:
     )
 
 
-def size_of(num_rows: int) -> int | None:
-    """The number of rows of the master's program, or None if it depends on the patterns."""
-    return _padded_size(num_rows) if num_rows <= _FEW_ROWS else None
-
-
 def _padded_size(num_rows: int) -> int:
     """The number of rows of the master's program."""
     return shared_size(num_rows, least=_LEAST_ROWS, doubles_to=_ROWS_DOUBLE_TO)
-
-
-def warm_up(num_rows: int, num_columns: int, num_cuts: int) -> None:
-    """Compiles the master of these sizes."""
-    program = master.nothing(num_rows, num_columns, num_cuts)
-    lengths = (num_columns + 2, num_columns, num_rows, num_rows, num_cuts)
-    start = master.MasterIterate(*(np.zeros(size, np.float32) for size in lengths))
-    master.improve(program, start, np.ones((), np.float32), np.zeros((), np.int32))
 
 
 def _patterns(state: LargeRelaxation) -> Patterns:
@@ -191,24 +180,22 @@ def _patterns(state: LargeRelaxation) -> Patterns:
 def _solve_master(state: LargeRelaxation, grouped: Patterns, capacity: int) -> float:
     """Solves the master from the last solution, in place. Returns the value of its point."""
     first, second, cuts = _cuts_of_patterns(state, grouped)
-    size, num_columns = _padded_size(len(grouped.rows)), len(state.pool.is_used)
-    width = sizes.width(num_columns, len(state.table.labels))
+    number, num_columns = len(grouped.rows), len(state.pool.is_used)
+    is_small = len(state.table.labels) <= _FEW_ROWS
+    shape = (number, len(cuts)) if is_small else (_padded_size(number), capacity)
     unit = float(grouped.weights.mean())
-    program = _program(state, grouped, (first, second), (size, width, capacity), unit)
-    start = _start(state, grouped, cuts, (size, width, capacity), unit)
-    entries = size * num_columns
-    iterations = _ITERATIONS[int(entries > _CHEAP) + int(entries > _DEAR)]
+    program = _program(state, grouped, (first, second), shape, unit)
+    start = _start(state, grouped, cuts, shape, unit)
     weight = np.asarray(state.primal_weight / unit, program.costs.dtype)
-    found = jax.tree.map(
-        lambda leaf: np.asarray(leaf, np.float64),
-        master.improve(program, start, weight, np.asarray(iterations, np.int32)),
-    )
-    number = len(grouped.rows)
-    of_padding = np.s_[num_columns:width]
-    state.pool.coefficients, state.pool.extra = (
-        np.delete(found.coefficients, of_padding),
-        found.extra[:num_columns] * state.pool.is_used,
-    )
+    entries = shape[0] * num_columns
+    iterations = _ITERATIONS[int(entries > _CHEAP) + int(entries > _DEAR)]
+    if is_small:
+        found = _improve_on_host(program, start, float(weight), iterations)
+    else:
+        found = master.improve(program, start, weight, np.asarray(iterations, np.int32))
+    found = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), found)
+    state.pool.coefficients = found.coefficients
+    state.pool.extra = found.extra * state.pool.is_used
     state.slacks = found.slacks[:number][grouped.of_row]
     rates = (
         unit * found.example_weights[:number] / np.where(grouped.weights > 0, grouped.weights, 1)
@@ -218,6 +205,25 @@ def _solve_master(state: LargeRelaxation, grouped: Patterns, capacity: int) -> f
     of_columns = float(state.pool.costs @ state.pool.selected)
     of_constants = state.table.constant_cost * float(found.coefficients[-2:].sum())
     return float(grouped.weights @ found.slacks[:number]) + of_columns + of_constants
+
+
+def _improve_on_host(
+    program: MasterProgram, start: MasterIterate, primal_weight: float, num_iterations: int
+) -> MasterIterate:
+    """The iteration over the columns that the pool holds, by NumPy."""
+    used = np.flatnonzero(program.is_column)
+    with_constants = np.append(used, len(program.costs) + np.arange(2))
+    held = program._replace(
+        margins=program.margins[:, used],
+        serves=program.serves[:, used],
+        costs=program.costs[used],
+        is_column=program.is_column[used],
+    )
+    begin = start._replace(coefficients=start.coefficients[with_constants], extra=start.extra[used])
+    found = master_on_host.improve(held, begin, primal_weight, num_iterations)
+    coefficients, extra = np.zeros_like(start.coefficients), np.zeros_like(start.extra)
+    coefficients[with_constants], extra[used] = found.coefficients, found.extra
+    return found._replace(coefficients=coefficients, extra=extra)
 
 
 def _cuts_of_patterns(
@@ -245,30 +251,30 @@ def _program(
     state: LargeRelaxation,
     grouped: Patterns,
     ends: tuple[np.ndarray, np.ndarray],
-    shape: tuple[int, int, int],
+    shape: tuple[int, int],
     unit: float,
 ) -> master.MasterProgram:
-    """The master, padded to a shape: its numbers of rows, of columns and of cuts."""
-    dtype, (size, width, capacity) = np.dtype("float32"), shape
+    """The master, padded to a shape: its numbers of rows and of cuts."""
+    dtype, (size, capacity) = np.dtype("float32"), shape
     table, held = state.table, state.pool
     covered = held.covered[grouped.rows] * held.is_used.astype(np.uint8)
     labels = table.labels[grouped.rows]
-    missing, unused = size - len(labels), width - len(held.is_used)
+    missing = size - len(labels)
     signed = covered * held.signs[None, :].astype(np.int8) * labels[:, None].astype(np.int8)
     serves = _served(covered, held.signs, labels, ends, state.is_either)
     spare = capacity - len(ends[0])
     first, second = (np.pad(part, (0, spare)).astype(np.int32) for part in ends)
     return master.MasterProgram(
-        np.pad(signed, ((0, missing), (0, unused))).astype(master.TABLE_DTYPE),
-        np.pad(serves, ((0, spare), (0, unused))).astype(master.TABLE_DTYPE),
+        np.pad(signed, ((0, missing), (0, 0))).astype(master.TABLE_DTYPE),
+        np.pad(serves, ((0, spare), (0, 0))).astype(master.TABLE_DTYPE),
         first,
         second,
         (np.arange(capacity) < len(ends[0])).astype(dtype),
-        np.pad(held.costs / unit, (0, unused)).astype(dtype),
+        (held.costs / unit).astype(dtype),
         np.asarray(table.constant_cost / unit, dtype),
         np.pad(grouped.weights / unit, (0, missing)).astype(dtype),
         np.pad(labels, (0, missing)).astype(dtype),
-        np.pad(held.is_used, (0, unused)),
+        held.is_used,
         np.asarray(table.margin, dtype),
     )
 
@@ -293,11 +299,11 @@ def _start(
     state: LargeRelaxation,
     grouped: Patterns,
     duals: np.ndarray,
-    shape: tuple[int, int, int],
+    shape: tuple[int, int],
     unit: float,
 ) -> master.MasterIterate:
     """The last point for the program of `_program`."""
-    dtype, number, (size, width, capacity) = np.float32, len(grouped.rows), shape
+    dtype, number, (size, capacity) = np.float32, len(grouped.rows), shape
     slacks, weights = np.zeros(size), np.zeros(size)
     share = state.table.weights / np.where(grouped.weights > 0, grouped.weights, 1)[grouped.of_row]
     slacks[:number] = np.bincount(grouped.of_row, weights=state.slacks * share, minlength=number)
@@ -307,10 +313,7 @@ def _start(
     )
     pair_weights = np.pad(duals / unit, (0, capacity - len(duals)))
     coefficients = np.where(np.append(state.pool.is_used, [True, True]), state.pool.coefficients, 0)
-    unused = width - len(state.pool.is_used)
-    # the constants are last
-    coefficients = np.insert(coefficients, len(coefficients) - 2, np.zeros(unused))
-    parts = (coefficients, np.pad(state.pool.extra, (0, unused)), slacks, weights, pair_weights)
+    parts = (coefficients, state.pool.extra, slacks, weights, pair_weights)
     return master.MasterIterate(*(part.astype(dtype) for part in parts))
 
 

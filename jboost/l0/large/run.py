@@ -9,18 +9,28 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jboost.base import devices, loops
+from jboost.base import loops
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.l0.large import feasible, greedy, proof, relax, sizes, solutions, state, votes
+from jboost.l0.large import (
+    exchange,
+    feasible,
+    greedy,
+    proof,
+    relax,
+    sizes,
+    solutions,
+    state,
+    votes,
+)
 from jboost.l0.large.feasible import PrimalPoint
 from jboost.l0.large.greedy import GreedyRules
 from jboost.l0.large.pool import ColumnPool
@@ -49,6 +59,7 @@ _RESERVED = 0.1  # the share of the time limit that is reserved for the last sea
 # The number of starting points of a search for votes after a round, and of the last search.
 _STARTS_AT_ONCE, _ALL_STARTS = 2, 16
 _NUM_VOTING = 46  # the number of columns in a search, in addition to those of the best vote
+_FIRST_VARIATIONS = 8  # the number of variations of the first vote from which a search starts
 _MOST_IDLE = 12  # it stops after so many rounds without a new column or cut or a smaller gap
 _MOST_REFINED = 3  # the most passes over the rules of the first vote
 _MOST_OF_VERTEX = 510  # the most columns of a vertex; with two constants 512
@@ -136,7 +147,6 @@ class Run:
         self.upper_bound = np.inf  # of the relaxation over all rows
         self.point: PrimalPoint | None = None  # the point whose value is the upper bound
         self.trace: list[tuple[float, float]] = []
-        self.compiling: dict[str, futures.Future[None]] = {}
         self.is_stopped = False  # by `on_step`
         self.stage = 0  # index of the relaxation, over more and more rows
         self.is_integer = False  # whether the rounds are those of `second`
@@ -160,43 +170,6 @@ class Run:
     def goes_on(self) -> bool:
         """Whether neither `on_step` nor the time limit has ended the fit."""
         return not self.is_stopped and self.clock.left > 0
-
-    def begin_compiling(self, threads: futures.Executor, max_columns: int) -> None:
-        """Starts to compile the master and the search for votes, if their sizes are known before
-        the first vote is found. After the time limit it starts nothing, because a compilation
-        cannot be interrupted.
-        """
-        if self.max_rounds == 0 or not self.goes_on:
-            return
-        is_double = bool(jax.config.read("jax_enable_x64"))
-        stage = proof.first_rows(self.table, sizes.stages(len(self.table.labels))[0])
-        num_rows = len(stage.labels)
-        size, capacity = relax.size_of(num_rows), sizes.capacity(stage, max_columns)
-        if size is not None and len(self.table.costs):
-            self.compiling["master"] = threads.submit(
-                _with_floats,
-                is_double,
-                relax.warm_up,
-                size,
-                sizes.width(capacity, num_rows),
-                self._num_cuts(num_rows),
-            )
-        if len(self.table.costs) and not self.votes_a_solution:
-            self.compiling["votes"] = threads.submit(
-                _with_floats, is_double, votes.warm_up, len(self.table.labels), self.max_rules
-            )
-
-    def _is_compiled(self, name: str) -> bool:
-        """Waits for a program that is being compiled, until the time limit. Returns whether it is
-        there.
-        """
-        if name not in self.compiling:
-            return True
-        left = None if self.clock.limit == np.inf else max(self.clock.left, 0.0)
-        if futures.wait([self.compiling[name]], timeout=left).not_done:
-            return False
-        self.compiling.pop(name).result()
-        return True
 
     def _num_cuts(self, num_rows: int) -> int:
         return self.max_cuts or (_CUTS if num_rows <= _MANY_ROWS else _CUTS_OF_MANY_ROWS)
@@ -249,13 +222,18 @@ class Run:
             num_without_gain = 0 if is_better else num_without_gain + 1
             best = self.rules if is_better else best
             self.report("vote")
-        self.rules = best if self.max_rules is None else self.rules
         if not self.goes_on:
             return
+        grown = votes.of_rules(self.table, self.rules, self.max_rules)
+        self.rules = best if self.max_rules is None else self.rules
         self._refine_rules(part)
         if len(part.labels) < len(self.table.labels):
             self.rules = greedy.refit(self.table, self.rules)
             self.keep_if_better(votes.of_rules(self.table, self.rules, self.max_rules))
+        seconds = (1.0 if self.max_rounds == 0 else _RESERVED) * self.clock.limit
+        starts, numbers = [self.vote, grown], range(_FIRST_VARIATIONS)
+        self.exchange_rules(starts, numbers, min(seconds, _LAST_SEARCH))
+        self.report("vote")
 
     def _refine_rules(self, part: MonomialTable) -> None:
         """Exchanges each rule for the best alternative, while that lowers the loss and less than a
@@ -273,6 +251,34 @@ class Run:
                     return
             if self.rules.loss >= before:
                 return
+
+    @functools.cached_property
+    def sample(self) -> MonomialTable:
+        """The rows over which rules are exchanged, with the weight of all rows."""
+        part = proof.first_rows(self.table, _ROWS_OF_RULES)
+        return part._replace(weights=part.weights * (self.table.weights.sum() / part.weights.sum()))
+
+    def exchange_rules(self, starts: list[MonomialVote], numbers: range, seconds: float) -> None:
+        """Runs the local search over all monomials from votes, and then from variations of the best
+        vote that have these numbers. It stops after so many seconds.
+        """
+        since = self.clock.elapsed
+
+        def follow(trials: Iterator[MonomialVote]) -> None:
+            found = None
+            while self.goes_on and self.clock.elapsed - since < seconds:
+                trial = next(trials, None)
+                if trial is None:
+                    break
+                found = trial
+            if found is not None:
+                self.keep_if_better(exchange.revalued(self.table, found))
+
+        for own in (exchange.revalued(self.sample, start) for start in starts):
+            follow(exchange.improved(self.sample, own, self.max_rules))
+        for number in numbers:
+            own = exchange.revalued(self.sample, self.vote)
+            follow(exchange.varied(self.sample, own, self.max_rules, number))
 
     def tables(self) -> list[MonomialTable]:
         """The tables of the relaxations, of more and more rows."""
@@ -331,8 +337,6 @@ class Run:
         num_rows = len(relaxation.table.labels)
         is_whole = num_rows == len(self.table.labels)
         capacity = self._num_cuts(num_rows)
-        if not self._is_compiled("master"):
-            return Status.TIME_LIMIT
         per_sign = min(_MOST_ENTERING, max(4, len(relaxation.pool.is_used) // _SHARE_ENTERING))
         tolerance = self.tolerance if is_whole else max(self.tolerance, _ENOUGH_OF_A_PART)
         # the time of a round is taken to be proportional to the number of rows
@@ -387,8 +391,7 @@ class Run:
         if self.votes_a_solution:
             return
         budget = _SHARE_OF_VOTES * self.clock.elapsed - self.spent_on_votes
-        is_compiled = "votes" not in self.compiling or self.compiling["votes"].done()
-        if budget > 0 and is_compiled:
+        if budget > 0:
             self.improve_vote(
                 relaxation,
                 begin=_STARTS_AT_ONCE * relaxation.num_rounds,
@@ -399,27 +402,14 @@ class Run:
     def improve_vote(
         self, relaxation: LargeRelaxation, begin: int, count: int, seconds: float
     ) -> None:
-        """Runs the local search from the best vote, and from `count` of the starting points that
-        the relaxation and the first rules give.
+        """Runs the local search from the best vote, from `count` of the starting points that the
+        relaxation and the first rules give, and from as many variations of the best vote.
         """
         since = self.clock.elapsed
-        if not self._is_compiled("votes"):
-            return
-        problem = self._problem(relaxation)
-        held = relaxation.pool
-        starts = [votes.start_from(problem, self.vote)]
-        for values in (held.coefficients[:-2], held.selected):
-            given = self._in_problem(problem, relaxation, values)
-            starts += [devices.from_host(row) for row in votes.starting_points(given)]
-        others = [starts[1 + index % (len(starts) - 1)] for index in range(begin, begin + count)]
-        for start in [starts[0], *others]:
-            loss = np.inf
-            while self.goes_on and self.clock.elapsed - since < seconds:
-                found, start = votes.improve(problem, start, self.max_rules)
-                self.keep_if_better(found)
-                if found.loss >= loss:
-                    break
-                loss = found.loss
+        starts = relaxation.pool.starting_points()
+        chosen = [starts[index % len(starts)] for index in range(begin, begin + count)]
+        numbers = range(begin, begin + count)
+        self.exchange_rules([self.vote, *chosen], numbers, seconds)
         self.spent_on_votes += self.clock.elapsed - since
 
     def _problem(self, relaxation: LargeRelaxation) -> votes.PatternProblem:

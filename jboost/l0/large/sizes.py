@@ -11,7 +11,7 @@ FIRST_ROWS, MORE_ROWS = 4096, 4
 ENTRIES = 1 << 22  # the most entries (rows times columns) of the master
 LEAST_COLUMNS = 64  # the least capacity for columns, for any number of rows
 # The capacity for tables of few monomials, and the least one for others, so that they share
-# programs. The program of the master is that of the second one.
+# programs.
 _FEW_COLUMNS, _MANY_COLUMNS = 256, 1024
 
 
@@ -31,9 +31,3 @@ def capacity(table: MonomialTable, max_columns: int) -> int:
     needed = 2 * len(table.costs)
     least = _FEW_COLUMNS if needed <= _FEW_COLUMNS else _MANY_COLUMNS
     return min(1 << (most.bit_length() - 1), shared_size(needed, least=least, steps=1))
-
-
-def width(capacity: int, num_rows: int) -> int:
-    """The number of columns of the master's program, for the number of columns held at a time."""
-    shares = capacity == _FEW_COLUMNS and num_rows * _MANY_COLUMNS <= ENTRIES
-    return _MANY_COLUMNS if shares else capacity

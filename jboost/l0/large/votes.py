@@ -1,5 +1,5 @@
 """Votes of few rules: points of the sparse minimum disagreement problem (15) of Goldberg and
-Eckstein 2009, improved by local search on the patterns of the rules.
+Eckstein 2009, with their exact loss.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from jboost.l0.large.proof import MonomialTable
 from jboost.l0.votes import local_search, rounded
 
 _MOST_PATTERNS = 4096  # the most patterns of a search; the time of a move is proportional to them
-_MOVES_AT_ONCE = 16  # moves of a compiled search, after which the time is checked
 UNIT = 2.0**-20  # coefficients are multiples of it, so that all margins are exact in float32
 _NUM_COLUMNS = 64  # the number of columns of a compiled search
 _PATTERNS = (256, 1024, _MOST_PATTERNS)  # the numbers of patterns of compiled searches
-_CONSTANTS = (0, 1)  # the columns of the constant classifiers in a problem
 
 
 class SignedMonomials(NamedTuple):
@@ -180,29 +178,6 @@ def start_from(problem: PatternProblem, vote: MonomialVote) -> Array:
     return devices.from_host((values / values.sum()).astype(problem.instance.costs.dtype))
 
 
-def improve(problem: PatternProblem, start: Array, most: int | None) -> tuple[MonomialVote, Array]:
-    """The vote after some moves of the local search from coefficients [n], and its coefficients,
-    from which the search can continue.
-    """
-    found = _search(problem.instance, start, config=_config(most))
-    return _vote(problem, found), found.coefficients
-
-
-def warm_up(num_patterns: int, most: int | None) -> None:
-    """Compiles the search for `num_patterns` patterns, on a trivial problem."""
-    size = next((size for size in _PATTERNS if size >= num_patterns), _MOST_PATTERNS)
-    dtype, num_columns = jnp.result_type(float), 2 + _NUM_COLUMNS
-    is_first = np.arange(num_columns) < 1
-    nothing = local_search.VoteInstance(
-        np.zeros((num_columns, size), dtype),
-        np.zeros(size, dtype),
-        np.zeros(num_columns, dtype),
-        is_first,
-        np.ones((), dtype),
-    )
-    _search(nothing, is_first.astype(dtype), config=_config(most))
-
-
 def from_relaxation(
     problem: PatternProblem, coefficients: np.ndarray, config: rounded.RelaxedConfig
 ) -> MonomialVote:
@@ -211,28 +186,13 @@ def from_relaxation(
     return _vote(problem, _find_relaxed(problem.instance, values, config=config))
 
 
-def starting_points(coefficients: Array) -> np.ndarray:
+def starting_points(values: np.ndarray) -> np.ndarray:
     """Distinct starting points [s, n]: the coefficients [n] themselves, and only their largest
     entries.
     """
-    values = np.asarray(coefficients)
     starts = local_search.sparse_starts_on_host(values)
     distinct: np.ndarray = np.unique(np.concatenate([values[None], starts]), axis=0)
     return distinct
-
-
-def _config(most: int | None) -> local_search.SearchConfig:
-    return local_search.SearchConfig(max_moves=_MOVES_AT_ONCE, max_hypotheses=most)
-
-
-@functools.partial(jax.jit, static_argnames=("config",))
-def _search(
-    instance: local_search.VoteInstance, start: Array, *, config: local_search.SearchConfig
-) -> local_search.FeasibleVote:
-    limited = local_search.limited(start, config.max_hypotheses, _CONSTANTS)
-    return local_search.search(
-        instance, local_search.evaluate(instance, limited), config=config, companions=_CONSTANTS
-    )
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
