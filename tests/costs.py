@@ -33,6 +33,8 @@ ALWAYS_IN_ALL = (
     "tests/cli/test_cli_programs.py::test_broken_entries_of_the_cache_change_no_result",
     "tests/test_capabilities.py::test_the_named_tests_have_these_parameters",
     "tests/test_sklearn.py::test_check_estimator_passes[AdaBoostClassifier]",
+    "tests/test_budgets.py::test_temporary_memory_is_what_the_page_says[lpboost.solve]",
+    "tests/test_budgets.py::test_temporary_memory_is_what_the_page_says[relaxed_margin.solve]",
 )
 
 

@@ -1,0 +1,128 @@
+"""Device memory of every public algorithm, as a page of the documentation: `python -m
+benchmarks.memory`.
+
+Each algorithm is compiled for this machine's device at two numbers of examples, and not run. Bytes
+are those of `compiled.memory_analysis()`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+
+from benchmarks import harness
+from benchmarks.algorithms import algorithms
+
+PAGE = harness.ROOT / "docs" / "memory.md"
+SIZES = (512, 1024)  # numbers of examples
+
+
+class Memory(NamedTuple):
+    """Bytes of one compiled program."""
+
+    arguments: int
+    results: int
+    temporary: int
+
+
+def measure(name: str, num_examples: int) -> Memory:
+    """Compiles an algorithm for a number of examples."""
+    algorithm = algorithms(num_examples)[name]
+    program = jax.jit(lambda *arrays: algorithm.run(*arrays)).lower(*algorithm.arrays)
+    found = program.compile().memory_analysis()
+    return Memory(
+        found.argument_size_in_bytes, found.output_size_in_bytes, found.temp_size_in_bytes
+    )
+
+
+def names() -> list[str]:
+    """The algorithms that are one program; the host drives the others."""
+    return [name for name, algorithm in algorithms().items() if algorithm.traceable]
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+_TEXT = """# Device memory
+
+This page is written by `python -m benchmarks.memory` (JAX {version}, {device}).
+`tests/test_budgets.py` compiles the algorithms and compares their temporary memory with it.
+
+A compiled program holds its arguments, its results and temporary arrays; the device needs the sum.
+The table has the bytes that XLA allocates (`compiled.memory_analysis()`) for {fewer:,} and
+{more:,} examples of 2 to 20 columns, in float32. The column "for each example" is the temporary
+memory that one more example takes, from the difference of the two. Where it is larger for more
+examples, memory grows faster than their number: the relaxation of L0 has a row for each pair of
+examples, and the kernel of example weights an entry for each. Three classifiers and the exact
+methods of L0 are measured with 30 and 50 examples at both sizes, so that the last column says
+nothing of them. An example has the same size for any number of data sets: a batch takes the
+arguments and results of all members and, on a CPU, where members run one after the other
+([batches and devices](batches-and-devices.md)), the temporary memory of one, else of all.
+
+Algorithms that the host drives are not one program. What `l0.fit_large`, streamed games and branch
+and bound hold is said in their docstrings. Of examples that are sharded over a mesh each device
+holds its part: `python -m benchmarks.many_devices` has the bytes.
+"""
+_HEADER = (
+    "\n| algorithm | arguments | results | temporary, {fewer:,} examples"
+    " | temporary, {more:,} examples | for each example |\n|---|---:|---:|---:|---:|---:|\n"
+)
+
+
+def row_of(name: str, fewer: Memory, more: Memory) -> str:
+    """A line of the table; arguments and results are those of the larger number of examples."""
+    each = (more.temporary - fewer.temporary) / (SIZES[1] - SIZES[0])
+    cells = (more.arguments, more.results, fewer.temporary, more.temporary, round(each))
+    return f"| {name} | " + " | ".join(f"{cell:,}" for cell in cells) + " |"
+
+
+def read_rows(text: str) -> dict[str, dict[int, int]]:
+    """Algorithm -> number of examples -> temporary bytes, from a page."""
+    rows = (
+        line.strip("| ").split(" | ")
+        for line in text.splitlines()
+        if line.startswith("| ") and not line.startswith("| algorithm")
+    )
+    return {
+        cells[0]: {
+            size: int(cell.replace(",", "")) for size, cell in zip(SIZES, cells[3:5], strict=True)
+        }
+        for cells in rows
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compiles all algorithms, or those that `--only` names, and writes their rows."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.memory", description=__doc__.split(": `python")[0] + "."
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="TEXT",
+        help="algorithms whose names hold this text; the other rows stay",
+    )
+    options = parser.parse_args(arguments)
+    lines = PAGE.read_text(encoding="utf-8").splitlines() if PAGE.exists() else []
+    rows = {line[2:].split(" | ")[0]: line for line in lines if line.startswith("| ")}
+    device = jax.devices()[0]
+    head = (_TEXT + _HEADER).format(
+        version=jax.__version__,
+        device=device.device_kind if device.platform != "cpu" else "CPU",
+        fewer=SIZES[0],
+        more=SIZES[1],
+    )
+    for name in names():
+        if not options.only or any(text in name for text in options.only):
+            rows[name] = row_of(name, *(measure(name, size) for size in SIZES))
+            print(rows[name], flush=True)
+            ordered = [rows[each] for each in names() if each in rows]
+            PAGE.write_text(head + "\n".join(ordered) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
