@@ -95,7 +95,9 @@ def _served(margins: Array, rewards: Rewards) -> Array:
     summed in 64 bits, a block of pairs at a time.
     """
     num_pairs, num_columns = rewards.values.shape[0], margins.shape[1]
-    at_once = max(1, min(num_pairs, _PAIRS_AT_ONCE))
+    if num_pairs == 0:
+        return jnp.zeros((2, num_columns), margins.dtype)
+    at_once = min(num_pairs, _PAIRS_AT_ONCE)
     missing = (0, -num_pairs % at_once)
     first, second = jnp.pad(rewards.pairs, (missing, (0, 0))).T
     values = jnp.pad(rewards.values, missing)
