@@ -39,8 +39,10 @@ def test_trees_of_depth_two_are_certified_and_equal_the_function(tmp_path):
         assert copy.max_depth == 2
         assert copy.decision_function(X).tolist() == model.decision_function(X).tolist()
         assert str(copy.rules_) == str(model.rules_)
-    with pytest.raises(ValueError, match="an Ensemble of ExactTrees, which"):
-        jboost.export.to_python(found)
+    module = {}
+    exec(jboost.export.to_python(found, names=["x0", "x1", "x2"]), module)
+    scores = [module["score"](dict(zip(("x0", "x1", "x2"), row, strict=True))) for row in X]
+    np.testing.assert_allclose(scores, model.decision_function(X), atol=1e-6)
 
 
 def test_deeper_trees_take_text_missing_values_and_several_classes():
