@@ -54,13 +54,13 @@ This page is written by `python -m benchmarks.memory` (JAX {version}, {device}).
 A compiled program holds its arguments, its results and temporary arrays; the device needs the sum.
 The table has the bytes that XLA allocates (`compiled.memory_analysis()`) for {fewer:,} and
 {more:,} examples of 2 to 20 columns, in float32. The column "for each example" is the temporary
-memory that one more example takes, from the difference of the two. Where it is larger for more
-examples, memory grows faster than their number: the relaxation of L0 has a row for each pair of
-examples, and the kernel of example weights an entry for each. Three classifiers and the exact
-methods of L0 are measured with 30 and 50 examples at both sizes, so that the last column says
-nothing of them. An example has the same size for any number of data sets: a batch takes the
-arguments and results of all members and, on a CPU, where members run one after the other
-([batches and devices](batches-and-devices.md)), the temporary memory of one, else of all.
+memory that one more example takes between the two sizes. Where the temporary memory of the larger
+size is more than twice that of the smaller one, it grows faster than the number of examples, as for
+kernels, which have an entry for each pair of examples. A last column of 0 says that the benchmark
+has the same number of examples at both sizes (30 for three classifiers, 50 for the exact methods of
+L0), or that the problem has no examples. A batch takes the arguments and the results of all data
+sets. Its temporary memory is that of one data set where a CPU runs one after the other
+([batches and devices](batches-and-devices.md)), else that of all.
 
 Algorithms that the host drives are not one program. What `l0.fit_large`, streamed games and branch
 and bound hold is said in their docstrings. Of examples that are sharded over a mesh each device

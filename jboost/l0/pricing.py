@@ -100,11 +100,10 @@ def pair_matrix(
     if num_bytes > most:
         raise ValueError(
             f"dataset has {num_examples} examples: the matrices of their pairs take {num_bytes:,}"
-            f" bytes, but the device has {most:,}; give the learner the method"
-            " `propose_for_pairs`, which takes a list of pairs, merge equal examples into one with"
-            " the sum of"
-            " their weights (jboost.data.merging), discretise the attributes more coarsely so that"
-            " more examples are equal, or take a sample"
+            f" bytes, but the device has {most:,}; give the learner the method `propose_for_pairs`,"
+            " which takes a list of pairs, merge equal examples into one with the sum of their"
+            " weights (jboost.data.merging), discretise the attributes more coarsely so that more"
+            " examples are equal, or take a sample"
         )
     rewards = pair_list(duals, either, never_abstain)
     is_used = jnp.all(rewards.pairs >= 0, axis=1)

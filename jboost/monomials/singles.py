@@ -14,7 +14,7 @@ from jboost.monomials.found import FoundMonomials, SearchOutcome, merge, nothing
 from jboost.monomials.instance import literals_of
 from jboost.monomials.types import Rewards
 
-_PAIRS_AT_ONCE = 1 << 12  # pairs of one product, so that it takes no more than a few rows
+_PAIRS_AT_ONCE = 1 << 12  # pairs of one product, so that it takes few rows at a time; not tuned
 
 
 def both_signs(

@@ -23,11 +23,12 @@ from jboost.l0.large.votes import MonomialVote, SignedMonomials
 from jboost.monomials import products
 
 # The coefficients that are tried for all monomials: multiples of that of the rule to replace, or of
-# the median one where a rule is added.
+# the median one where a rule is added. Not tuned.
 _MULTIPLES = (1.0, 0.5, 2.0)
 _LEAST_GAIN = 1e-6  # the least decrease of the loss, in errors, that counts
 # Coefficients are between these, in units of the sum of the others. Intervals of them that are
-# narrower than a factor of 1 + _NARROW are ignored, as rounding to the grid may leave them.
+# narrower than a factor of 1 + _NARROW are ignored, as rounding to the grid may leave them. Not
+# tuned.
 _LEAST_SIZE, _MOST_SIZE, _NARROW = 1e-3, 1e3, 1e-3
 # Each rule is removed with one of these probabilities, and the coefficients of the others are
 # multiplied by exp(_SPREAD z) for normal z; found by trial on BCW, TICTACTOE and HUHEART.

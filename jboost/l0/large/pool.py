@@ -14,7 +14,7 @@ from jboost.l0.large.votes import MonomialVote, SignedMonomials
 _MOST_IDLE = 3  # a cut is dropped after more rounds than this with a dual of 0
 _LEAST_DUAL = 1e-6  # smaller duals of the approximate master count as 0
 _MOST_OF_ROW = 20  # the most cuts of one row that enter in a round
-_MOST_STARTING = 46  # the most columns of a starting point of a search for votes
+_MOST_STARTING = 46  # the most columns of a starting point of a search for votes; not tuned
 _LEAST_REDUCED = 1e-6  # smaller sizes of mu and of reduced costs count as 0
 
 

@@ -59,7 +59,7 @@ _RESERVED = 0.1  # the share of the time limit that is reserved for the last sea
 # The number of starting points of a search for votes after a round, and of the last search.
 _STARTS_AT_ONCE, _ALL_STARTS = 2, 16
 _NUM_VOTING = 46  # the number of columns in a search, in addition to those of the best vote
-_FIRST_VARIATIONS = 8  # the number of variations of the first vote from which a search starts
+_FIRST_VARIATIONS = 8  # variations of the first vote from which a search starts; not tuned
 _MOST_IDLE = 12  # it stops after so many rounds without a new column or cut or a smaller gap
 _MOST_REFINED = 3  # the most passes over the rules of the first vote
 _MOST_OF_VERTEX = 510  # the most columns of a vertex; with two constants 512
