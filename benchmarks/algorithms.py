@@ -4,6 +4,7 @@ budget of StableHLO operations counts.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -27,6 +28,25 @@ class Algorithm(NamedTuple):
     """Small inputs, NumPy arrays and pytrees of them."""
     traceable: bool = True
     """Whether it may stand under the caller's `jit` and `vmap`; the host drives the others."""
+
+
+def options(module: str, text: str) -> argparse.ArgumentParser:
+    """The options of a benchmark of all algorithms; `is_asked` reads `--only`."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{module}", description=text.split(": `python")[0] + "."
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="TEXT",
+        help="algorithms whose names hold this text; may be given again",
+    )
+    return parser
+
+
+def is_asked(name: str, given: argparse.Namespace) -> bool:
+    """Whether an algorithm is among those that `--only` names; all are without it."""
+    return not given.only or any(text in name for text in given.only)
 
 
 class _Inputs(NamedTuple):

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from benchmarks import harness
-from benchmarks.algorithms import Algorithm, algorithms
+from benchmarks.algorithms import Algorithm, algorithms, is_asked, options
 
 SIZES = (1, 64, 1024)
 NUM_DIFFERENT = 64  # data sets; larger batches repeat them
@@ -160,15 +160,7 @@ def _row(name: str, record: Mapping[str, Any]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures all algorithms, or those that `--only` names, and writes the results."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.batches", description=__doc__.split(": `python")[0] + "."
-    )
-    parser.add_argument(
-        "--only",
-        action="append",
-        metavar="TEXT",
-        help="algorithms whose names hold this text; may be given again",
-    )
+    parser = options("batches", __doc__)
     parser.add_argument(
         "--output",
         type=Path,
@@ -176,16 +168,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="default benchmarks/results, and benchmarks-out with --only",
     )
     parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.one:
-        print(json.dumps(measure(options.one)))
+    given = parser.parse_args(arguments)
+    if given.one:
+        print(json.dumps(measure(given.one)))
         return 0
     names = [
         name
         for name, algorithm in algorithms().items()
-        if algorithm.traceable and (not options.only or any(text in name for text in options.only))
+        if algorithm.traceable and is_asked(name, given)
     ]
-    directory = options.output or (harness.TRIALS if options.only else None)
+    directory = given.output or (harness.TRIALS if given.only else None)
     records: dict[str, Any] = {}
     for name in names:
         records[name] = _in_process(name)

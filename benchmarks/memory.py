@@ -7,7 +7,6 @@ are those of `compiled.memory_analysis()`.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from typing import NamedTuple
 import jax
 
 from benchmarks import harness
-from benchmarks.algorithms import algorithms
+from benchmarks.algorithms import algorithms, is_asked, options
 
 PAGE = harness.ROOT / "docs" / "memory.md"
 SIZES = (512, 1024)  # numbers of examples
@@ -96,16 +95,7 @@ def read_rows(text: str) -> dict[str, dict[int, int]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compiles all algorithms, or those that `--only` names, and writes their rows."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.memory", description=__doc__.split(": `python")[0] + "."
-    )
-    parser.add_argument(
-        "--only",
-        action="append",
-        metavar="TEXT",
-        help="algorithms whose names hold this text; the other rows stay",
-    )
-    options = parser.parse_args(arguments)
+    given = options("memory", __doc__).parse_args(arguments)
     lines = PAGE.read_text(encoding="utf-8").splitlines() if PAGE.exists() else []
     rows = {line[2:].split(" | ")[0]: line for line in lines if line.startswith("| ")}
     device = jax.devices()[0]
@@ -116,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         more=SIZES[1],
     )
     for name in names():
-        if not options.only or any(text in name for text in options.only):
+        if is_asked(name, given):
             rows[name] = row_of(name, *(measure(name, size) for size in SIZES))
             print(rows[name], flush=True)
             ordered = [rows[each] for each in names() if each in rows]

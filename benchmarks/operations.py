@@ -7,7 +7,6 @@ call are counted.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -17,7 +16,7 @@ from pathlib import Path
 import jax
 
 from benchmarks import harness, hlo
-from benchmarks.algorithms import Algorithm, algorithms
+from benchmarks.algorithms import Algorithm, algorithms, is_asked, options
 
 BUDGETS = harness.ROOT / "tests" / "operations.json"
 
@@ -45,22 +44,13 @@ def programs_of_call(algorithm: Algorithm) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.operations", description=__doc__.split(": `python")[0] + "."
-    )
-    parser.add_argument(
-        "--only",
-        action="append",
-        metavar="TEXT",
-        help="algorithms whose names hold this text; may be given again",
-    )
-    options = parser.parse_args(arguments)
+    given = options("operations", __doc__).parse_args(arguments)
     known = (
         json.loads(BUDGETS.read_text(encoding="utf-8"))["operations"] if BUDGETS.exists() else {}
     )
     counted = {}
     for name, algorithm in algorithms().items():
-        if not options.only or any(text in name for text in options.only):
+        if is_asked(name, given):
             counted[name] = count(algorithm)
             print(f"{counted[name]:7,d}  {name}  (budget {known.get(name, 'none')})", flush=True)
     ordered = {

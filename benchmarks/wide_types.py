@@ -7,7 +7,6 @@ drives is run on this machine's device, and the programs of one call are counted
 
 from __future__ import annotations
 
-import argparse
 import collections
 import math
 import re
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 import jax
 
 from benchmarks import harness, operations
-from benchmarks.algorithms import NUM_EXAMPLES, Algorithm, algorithms
+from benchmarks.algorithms import NUM_EXAMPLES, Algorithm, algorithms, is_asked, options
 
 PAGE = harness.ROOT / "docs" / "64-bit-types.md"
 PLATFORMS = ("cuda", "tpu")
@@ -214,22 +213,13 @@ def read_rows(text: str) -> dict[str, tuple[int, ...]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.wide_types", description=__doc__.split(": `python")[0] + "."
-    )
-    parser.add_argument(
-        "--only",
-        action="append",
-        metavar="TEXT",
-        help="algorithms whose names hold this text; the other rows stay",
-    )
-    options = parser.parse_args(arguments)
+    given = options("wide_types", __doc__).parse_args(arguments)
     lines = PAGE.read_text(encoding="utf-8").splitlines() if PAGE.exists() else []
     rows = {line[2:].split(" | ")[0].rstrip("*\\"): line for line in lines if line.startswith("| ")}
     head = _TEXT.format(version=jax.__version__, num_examples=NUM_EXAMPLES) + _HEADER
     PAGE.parent.mkdir(exist_ok=True)
     for name, algorithm in algorithms().items():
-        if not options.only or any(text in name for text in options.only):
+        if is_asked(name, given):
             rows[name] = row_of(
                 name if algorithm.traceable else rf"{name}\*", count(texts_of(algorithm))
             )
