@@ -11,6 +11,7 @@ a chunk takes its members from every device: from each an equal number.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 
 import jax
@@ -38,7 +39,6 @@ def in_chunks(
       at_once: the number of members of a chunk, static; None for as many as fit the cache. Of
         several CPU devices each takes as many.
     """
-    is_wide = bool(jax.config.read("jax_enable_x64"))
 
     def chunked(*arguments: PyTree) -> PyTree:
         # JAX 0.12 does not track varying axes within `custom_vmap`.
@@ -50,11 +50,9 @@ def in_chunks(
         def of_leaves(*leaves: jax.Array) -> PyTree:
             return function(*jax.tree.unflatten(structure, leaves))
 
-        run = jax.custom_jvp(
-            _chunked(
-                of_leaves, None if at_once is None else max(_CACHE_BYTES // at_once, 1), is_wide
-            )
-        )
+        bytes_each = None if at_once is None else max(_CACHE_BYTES // at_once, 1)
+        is_wide = bool(jax.config.read("jax_enable_x64"))
+        run = jax.custom_jvp(_chunked(of_leaves, bytes_each, is_wide))
         run.defjvp(functools.partial(members.differentiate, of_leaves))
         return run(*leaves)
 
@@ -142,13 +140,14 @@ def _map(
 
 
 def _num_devices(axis_size: int) -> int:
-    """The devices over which a batch may be sharded. If a mesh is set, its examples are, and the
-    batch is not. A mesh of fewer devices divides the batch, too: the largest divisor suits most.
+    """The parts of a batch that may be on different devices. If a mesh is set, the examples are
+    sharded over it, and the batch is not. A small batch may be on as many devices as it has
+    members; a mesh for a larger one is taken to have a divisor of the number of all devices.
     """
     if meshes.is_set():
         return 1
-    most = min(axis_size, len(jax.devices(devices.platform())))
-    return next((count for count in range(most, 1, -1) if axis_size % count == 0), 1)
+    most = len(jax.devices(devices.platform()))
+    return max(axis_size, 1) if axis_size <= most else math.gcd(axis_size, most)
 
 
 def _map_in_chunks(
