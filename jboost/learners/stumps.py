@@ -20,7 +20,7 @@ from jboost.base import boosting, check, meshes, numerics, records, reduce, word
 from jboost.base.boosting import Proposal
 from jboost.base.boosting.protocols import Learner
 from jboost.base.types import Array, Dataset
-from jboost.learners import criteria, prices
+from jboost.learners import criteria, prices, split_worth
 from jboost.learners.criteria import ConfusionCells
 from jboost.learners.sorted_features import (
     entries_at,
@@ -394,7 +394,7 @@ def _best_by_feature(
         column = row.at[positions].set(row, unique_indices=True)
         # an example is above the splits at the positions before its rank
         ranks = jnp.searchsorted(row, column).astype(jnp.int32)
-        worth = numerics.in_64_bits(_worth_of_splits)(
+        worth = numerics.in_64_bits(split_worth.of_splits)(
             jnp.where(jnp.isnan(column), -1, ranks), state.labels, example_weights, rewards
         )
         values = jnp.where(is_split(row[None]), worth - cost, -jnp.inf).reshape(-1)
@@ -403,37 +403,6 @@ def _best_by_feature(
 
     values, position, is_own = lax.map(best_of_feature, (order, sorted_values, price))
     return values, position, is_own
-
-
-def _worth_of_splits(
-    ranks: Array, labels: Array, example_weights: Array, rewards: Rewards
-) -> Array:
-    """The edges and rewards [2, m] of the stumps at all splits of a feature, and of their
-    negations. `ranks` [m] are -1 where the feature is missing.
-
-    A pair is served at the splits between its two examples. Where the feature of the other example
-    is missing, it is served at all splits on which the first example is right.
-    """
-    size = labels.shape[0]
-    known = ranks >= 0
-    signed = jnp.where(known, (example_weights * labels).astype(jnp.float64), 0)
-    crossed = jnp.zeros((size + 1,), jnp.float64).at[jnp.where(known, ranks, size)].add(signed)
-    edges = jnp.sum(signed) - 2 * numerics.cumulative_sum(crossed[None])[0, :size]
-    first, second = rewards.pairs.T
-    mine, theirs = ranks[first], ranks[second]
-    values = jnp.where(known[first], rewards.values.astype(jnp.float64), 0)
-
-    def served(is_above: Array) -> Array:
-        """The rewards at all splits of pairs whose first example must be above, or below."""
-        begin = jnp.where(is_above, jnp.where(theirs < 0, 0, theirs), mine)
-        end = jnp.where(is_above, mine, jnp.where(theirs < 0, size, theirs))
-        amounts = jnp.where(begin < end, values, 0)
-        steps = jnp.zeros((size + 1,), jnp.float64).at[begin].add(amounts).at[end].add(-amounts)
-        return numerics.cumulative_sum(steps[None])[0, :size]
-
-    is_positive = labels[first] > 0
-    worth = jnp.stack([edges + served(is_positive), served(~is_positive) - edges])
-    return worth.astype(example_weights.dtype)
 
 
 def _outputs(state: StumpsState, hypotheses: Stump, order: Array, sorted_values: Array) -> Array:

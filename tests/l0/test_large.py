@@ -20,6 +20,7 @@ from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.data import merging
 from jboost.l0.large import (
+    clock,
     cross_validation,
     exchange,
     fit,
@@ -27,7 +28,6 @@ from jboost.l0.large import (
     master,
     patterns,
     relax,
-    run,
     sizes,
     solutions,
     table,
@@ -697,8 +697,8 @@ def test_fit_large_looks_at_the_clock_between_the_stages_of_its_table(monkeypatc
 
     monkeypatch.setattr(type(learner), "price_list", price)
     monkeypatch.setattr(products, "every_monomial", fail)
-    monkeypatch.setattr(run.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(run.futures, "wait", lambda each, timeout: wait_for(*each))
+    monkeypatch.setattr(clock.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(clock.futures, "wait", lambda each, timeout: wait_for(*each))
     features, labels, weights = random_table(5, num_rows=30, num_bits=3)
     limited = fit.fit_large(make(features, labels, weights), learner, margin=0.1, time_limit=1.0)
     assert now == [1.0]
@@ -726,7 +726,7 @@ def test_fit_large_of_many_rows_begins_with_a_part_of_them(monkeypatch) -> None:
 
 
 class Ticks:
-    """A clock for `jboost.l0.large.run` that advances by one second with each round, so that two
+    """A clock for `jboost.l0.large.clock` that advances by one second with each round, so that two
     runs measure the same times.
     """
 
@@ -738,7 +738,7 @@ class Ticks:
             return step(*args, **kwargs)
 
         monkeypatch.setattr(relax, "step", tick)
-        monkeypatch.setattr(run.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(clock.time, "monotonic", lambda: self.now)
 
 
 def leaves_of(found) -> list[np.ndarray]:
@@ -1037,7 +1037,7 @@ def test_choose_large_gives_the_fits_of_folds_the_rest_of_their_share(monkeypatc
         now[0] += 700 if len(limits) == 3 else 10
         return fitted
 
-    monkeypatch.setattr(run.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(clock.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(cross_validation, "fit_large", slow)
     chosen = jboost.l0.choose_large(make(features, labels), learner_of, time_limit=1000.0, **CHOICE)
     assert limits == [600.0, 590.0, 580.0, 280.0]

@@ -20,8 +20,8 @@ from jboost.base.predict import predict_scores
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.l0.large import table
+from jboost.l0.large.clock import Clock
 from jboost.l0.large.fit import fit_large
-from jboost.l0.large.run import Clock
 from jboost.l0.large.state import LargeState
 from jboost.l0.votes.local_search import SearchConfig
 from jboost.learners.monomials import Monomials

@@ -20,9 +20,10 @@ from jboost.base.status import Status
 from jboost.base.types import ArrayLike, Dataset
 from jboost.l0.driver import validate_search
 from jboost.l0.large import solutions
+from jboost.l0.large.clock import Clock, in_time
 from jboost.l0.large.feasible import PrimalPoint
 from jboost.l0.large.proof import MonomialTable, TableBound
-from jboost.l0.large.run import Clock, FewRules, Run, Solution, in_time
+from jboost.l0.large.run import FewRules, Run, Solution
 from jboost.l0.large.state import LargeState, restore, validate
 from jboost.l0.large.table import make_table
 from jboost.l0.large.votes import SignedMonomials

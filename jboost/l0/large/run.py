@@ -8,12 +8,9 @@ integer problem, which counts errors and rules.
 from __future__ import annotations
 
 import functools
-import time
-from collections.abc import Callable, Iterator
-from concurrent import futures
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from jboost.base import loops
@@ -31,6 +28,7 @@ from jboost.l0.large import (
     state,
     votes,
 )
+from jboost.l0.large.clock import Clock
 from jboost.l0.large.feasible import PrimalPoint
 from jboost.l0.large.greedy import GreedyRules
 from jboost.l0.large.pool import ColumnPool
@@ -78,40 +76,6 @@ class LargeFitInfo(NamedTuple):
     num_columns: int
     num_evicted: int  # columns that were replaced by others
     num_returned: int  # replaced columns that entered again
-
-
-class Clock:
-    """A stopwatch with a time limit. `before` are the seconds of the run that is continued, which
-    do not count for the limit.
-    """
-
-    def __init__(self, limit: float | None, before: float = 0.0) -> None:
-        self.limit = np.inf if limit is None else float(limit)
-        self._before, self._begin = before, time.monotonic()
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds of the whole run."""
-        return self._before + (time.monotonic() - self._begin)
-
-    @property
-    def left(self) -> float:
-        """Seconds to the limit, infinite without one."""
-        return self.limit - (time.monotonic() - self._begin)
-
-
-def in_time(clock: Clock, threads: futures.Executor, compute: Callable[[], Any]) -> Any:
-    """The result of a computation that compiles, or None if the time limit comes first. It then
-    goes on in its thread, as a compilation cannot be interrupted.
-    """
-    if clock.limit == np.inf:
-        return compute()
-    if clock.left <= 0:
-        return None
-    is_double = bool(jax.config.read("jax_enable_x64"))
-    computing = threads.submit(_with_floats, is_double, compute)
-    is_done = not futures.wait([computing], timeout=max(clock.left, 0.0)).not_done
-    return computing.result() if is_done else None
 
 
 # The final votes that limit the number of rules, and those that are solutions of the relaxation.
@@ -488,14 +452,6 @@ class Run:
         if found.value < self.upper_bound:
             self.upper_bound, self.point = found.value, found.point
         return status
-
-
-def _with_floats(is_double: bool, compute: Callable[..., Any], *arguments: Any) -> Any:
-    """Compiles with the float types of the thread that fits. JAX keeps that setting per thread, and
-    compiled programs depend on it.
-    """
-    with jax.enable_x64(is_double):
-        return compute(*arguments)
 
 
 def _distinct(parts: tuple[SignedMonomials, ...]) -> SignedMonomials:
