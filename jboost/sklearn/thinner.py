@@ -70,8 +70,9 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         best ones so far, whose certified bounds are valid; `status_` is then TIME_LIMIT. The time
         left after the fit of `estimator`, which has no limit, is shared among the votes and those
         of the folds. Each makes one stage at least: 16 checks of the gap for "relaxed_margin", and
-        500 pivots for "lpboost". With a limit "lpboost" takes the simplex method for tables of all
-        sizes, and without one the method that `jboost.lpboost.solve` chooses.
+        500 pivots for "lpboost". A compilation is not interrupted. With a limit "lpboost" takes the
+        simplex method for tables of all sizes, and without one the method that
+        `jboost.lpboost.solve` chooses.
       random_state: the seed of the split and of the folds.
 
     Attributes after `fit`: `classes_`, `estimator_`, `coefficients_` [T], `kept_` (the indices of
