@@ -439,9 +439,12 @@ def test_l0_over_a_packed_pool_equals_that_over_the_matrix():
 
 
 def test_a_packed_pool_is_priced_for_l0_in_blocks_of_columns():
-    """With as many values as for the matrix, and in a part of the memory of all columns."""
+    """With as many values as for the matrix, and in a part of the memory of all columns.
+
+    A block of 64 columns and 256 pairs takes 262 kB in any case, so the columns are many.
+    """
     generator = np.random.default_rng(4)
-    features, labels = generator.choice([-1.0, 1.0], (40, 3000)), generator.choice([-1, 1], 40)
+    features, labels = generator.choice([-1.0, 1.0], (40, 12_000)), generator.choice([-1, 1], 40)
     pairs = np.where(labels[:, None] > labels[None, :], generator.random((40, 40)), 0)
     weights = generator.random(40)
     learner = jboost.learners.pool(cost=0.5)
