@@ -18,7 +18,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import boosting, check, checksums, derivatives, devices, loops, meshes, paths
+from jboost.base import (
+    batching,
+    boosting,
+    check,
+    checksums,
+    derivatives,
+    devices,
+    loops,
+    meshes,
+    paths,
+)
 from jboost.base.boosting import Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
@@ -103,7 +113,9 @@ def _path(
     *,
     max_rounds: int,
 ) -> Fit:
-    return walk_margins(booster, learner, dataset, key, margins, max_rounds=max_rounds)
+    walk = functools.partial(walk_margins, max_rounds=max_rounds)
+    fits: Fit = batching.in_chunks(walk, at_once=1)(booster, learner, dataset, key, margins)
+    return fits
 
 
 def walk_margins(
@@ -266,16 +278,29 @@ def _search_margin(
     max_margins: int,
     max_rounds: int,
 ) -> MarginSearch:
-    first = _begin(
-        booster, learner, dataset, key, penalty, max_margins=max_margins, max_rounds=max_rounds
+    def whole(
+        booster: L0,
+        learner: Any,
+        dataset: Dataset,
+        key: Array | None,
+        penalty: Array,
+        tolerance: Array,
+    ) -> MarginSearch:
+        first = _begin(
+            booster, learner, dataset, key, penalty, max_margins=max_margins, max_rounds=max_rounds
+        )
+        last, _ = loops.bounded_loop(
+            lambda state: _advance(state, dataset, penalty),
+            lambda state: _is_unfinished(state, tolerance),
+            first,
+            max_checks=max_margins,
+        )
+        return _conclude(last, dataset, tolerance)
+
+    found: MarginSearch = batching.in_chunks(whole, at_once=1)(
+        booster, learner, dataset, key, penalty, tolerance
     )
-    last, _ = loops.bounded_loop(
-        lambda state: _advance(state, dataset, penalty),
-        lambda state: _is_unfinished(state, tolerance),
-        first,
-        max_checks=max_margins,
-    )
-    return _conclude(last, dataset, tolerance)
+    return found
 
 
 def _drive(

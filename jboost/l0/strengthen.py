@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets, check, derivatives, loops, meshes
+from jboost.base import batching, brackets, check, derivatives, loops, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, PyTree
 from jboost.l0 import relaxation
@@ -173,6 +173,15 @@ def strengthen_pool(
     data: tuple[Array, ...], margin: Array, *, config: StrengthenConfig
 ) -> Strengthened:
     """`strengthen` for validated arrays."""
+    strengthened: Strengthened = batching.in_chunks(
+        functools.partial(_strengthen, config=config), at_once=1
+    )(data, margin)
+    return strengthened
+
+
+def _strengthen(
+    data: tuple[Array, ...], margin: Array, *, config: StrengthenConfig
+) -> Strengthened:
     dtype = margin.dtype
     features = jnp.zeros((data[0].shape[0], 0), dtype)
     tolerance = jnp.asarray(1e-6 if dtype == jnp.dtype("float64") else 3e-4, dtype)

@@ -158,7 +158,10 @@ def _solve(
     ) -> LPSolution:
         return differentiate(arguments[0], tangents[0], solution, choice=derivative)
 
-    run = derivatives.define(batching.in_chunks(functools.partial(_solve_one, config)), rule)
+    # iterations of the first-order method differ much between programs
+    at_once = 1 if isinstance(config, FirstOrderConfig) else None
+    one = functools.partial(_solve_one, config)
+    run = derivatives.define(batching.in_chunks(one, at_once=at_once), rule)
     solution: LPSolution = run(problem, tolerance, initial)
     return solution
 

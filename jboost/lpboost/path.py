@@ -9,7 +9,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from jboost.base import boosting, check, derivatives, meshes, paths
+from jboost.base import batching, boosting, check, derivatives, meshes, paths
 from jboost.base.boosting import Fit, State
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
@@ -82,10 +82,15 @@ def _path(
     *,
     max_rounds: int,
 ) -> Fit:
-    first = boosting.begin(
-        dataclasses.replace(booster, nu=nus[0]), learner, dataset, key=key, max_rounds=max_rounds
-    )
-    return paths.walk(first, nus, _reopen, dataset)
+    def walk(
+        booster: LPBoost, learner: Any, dataset: Dataset, key: Array | None, nus: Array
+    ) -> Fit:
+        at_first = dataclasses.replace(booster, nu=nus[0])
+        first = boosting.begin(at_first, learner, dataset, key=key, max_rounds=max_rounds)
+        return paths.walk(first, nus, _reopen, dataset)
+
+    fits: Fit = batching.in_chunks(walk, at_once=1)(booster, learner, dataset, key, nus)
+    return fits
 
 
 def _reopen(state: State, nu: Array) -> State:

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, derivatives, meshes
+from jboost.base import batching, check, derivatives, meshes
 from jboost.base.types import Array, ArrayLike
 from jboost.monomials import instance, integers, search, singles
 from jboost.monomials.compact import compact, pairs_of_rows
@@ -223,8 +223,9 @@ def _solve_uncompacted(
         problem.whole_costs,
         problem.whole_enough,
     )
-    outcome = _search(
-        ones, known, weights, rewards, every, costs, enough, config=config, sizes=sizes
+    run = functools.partial(_search, config=config, sizes=sizes)
+    outcome = batching.in_chunks(run, at_once=1)(
+        ones, known, weights, rewards, every, costs, enough
     )
     return make_solution(
         _without_missing(problem, config.missing), outcome, jnp.arange(num_attributes)

@@ -970,3 +970,41 @@ def test_a_solution_in_float64_goes_on_from_the_proof_of_one_in_float32(config):
         )
     assert float(wide.lower_bound) >= float(narrow.lower_bound) - 1e-6
     assert float(wide.upper_bound) <= float(narrow.upper_bound) + 1e-6
+
+
+# --- on a mesh ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("abstains", [False, True])
+def test_each_device_searches_its_part_of_the_pairs(abstains):
+    """With the results of one device, ties included, and an eighth of the rows of a slab on each of
+    eight devices.
+    """
+    random = np.random.default_rng(6)
+    outputs = random.choice([-1.0, 0.0, 1.0] if abstains else [-1.0, 1.0], (150, 12))
+    labels = np.where(random.random(150) < 0.3, 1.0, -1.0)
+    instance, _ = make_instance(
+        *(jnp.asarray(part) for part in (outputs, labels, np.full(12, 0.5), np.ones(150))),
+        jnp.arange(150) < 143,
+        jnp.ones(12, bool),
+        jnp.asarray(0.2),
+        either=jnp.asarray(abstains),
+    )
+    selected = jnp.asarray(random.integers(0, 4, 12) / 4)
+    slacks = jnp.asarray(random.integers(0, 5, 150) / 8)
+
+    def search(instance, selected, slacks):
+        return pair_cuts.search(instance, selected, slacks, 75 * 150)
+
+    expected = jax.jit(search).lower(instance, selected, slacks).compile()
+    mesh = jax.make_mesh((8,), ("examples",), axis_types=(jax.sharding.AxisType.Auto,))
+    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    arguments = jax.device_put((instance, selected, slacks), whole)
+    with jax.set_mesh(mesh):
+        divided = jax.jit(lambda *given: search(*given)).lower(*arguments).compile()
+    for found, one in zip(divided(*arguments), expected(instance, selected, slacks), strict=True):
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(one))
+    bytes_of_one, bytes_of_each = (
+        program.memory_analysis().temp_size_in_bytes for program in (expected, divided)
+    )
+    assert bytes_of_each < bytes_of_one / 3

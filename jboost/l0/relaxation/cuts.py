@@ -16,12 +16,13 @@ S_ii' and S_i'i (`either` of the instance). Without abstention both kinds of cut
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets, loops, reduce
+from jboost.base import brackets, loops, meshes, reduce
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.l0.types import CutIndices, RelaxationInstance
@@ -56,19 +57,81 @@ def search(
     only: Array | None = None,
 ) -> LeastSlacks:
     """Searches the cuts of all pairs, in slabs of the majority class. With `only` [U], a pair
-    counts only if one of these hypotheses separates it in either direction.
+    counts only if one of these hypotheses separates it in either direction. On a mesh each device
+    searches the pairs of its part of the majority class.
 
     The result is exact, without rounding, if `selected` [U] and `slacks` [m] are multiples of
     2^-nmant, nmant the number of bits of the fraction of a float (`certify.on_grid`).
     """
     num_examples, num_columns = instance.hits.shape
     size = max_minority_size(num_examples)
+    if size == 0 or num_columns == 0:
+        return LeastSlacks(
+            jnp.full((num_examples,), -jnp.inf, slacks.dtype),
+            jnp.full((num_examples,), num_examples, jnp.int32),
+        )
+    most = max(1, max_entries // size)
+    searched = (instance, selected, slacks, only)
+    if meshes.is_set():
+        of_minority, of_majority = _search_on_devices(*searched, most)
+    else:
+        of_minority, of_majority = _search_part(
+            *searched, min(num_examples, most), instance.num_minority, instance.num_real
+        )
+    is_minority = jnp.arange(size) < instance.num_minority
+    first_rows = _where(
+        is_minority, of_minority, LeastSlacks(of_majority.least[:size], of_majority.partner[:size])
+    )
+    least = of_majority.least.at[:size].set(first_rows.least)
+    partner = of_majority.partner.at[:size].set(first_rows.partner)
+    return LeastSlacks(least, jnp.where(least > -jnp.inf, partner, num_examples).astype(jnp.int32))
+
+
+def _search_on_devices(
+    instance: RelaxationInstance,
+    selected: Array,
+    slacks: Array,
+    only: Array | None,
+    most: int,
+) -> tuple[LeastSlacks, LeastSlacks]:
+    """`_search_part` for the whole majority class, of which each device of the mesh has a part, in
+    slabs of at most `most` examples.
+    """
+    devices = meshes.num_devices()
+    width = min(-(-instance.hits.shape[0] // devices), most)
+    share = -(-(instance.num_real - instance.num_minority) // devices)
+    starts = instance.num_minority + share * jnp.arange(devices, dtype=jnp.int32)
+
+    def on_device(start: Array, *searched: Any) -> tuple[LeastSlacks, LeastSlacks]:
+        found = _search_part(*searched, width, start[0], start[0] + share)
+        return jax.tree.map(lambda leaf: leaf[None], found)
+
+    of_minority, of_majority = meshes.over_devices(
+        on_device, (starts,), (instance, selected, slacks, only)
+    )
+    # Devices have the examples in order: the partner is the one that a single search finds.
+    none = instance.hits.shape[0]
+    return _greatest(*of_minority, 0, none), _greatest(*of_majority, 0, none)
+
+
+def _search_part(
+    instance: RelaxationInstance,
+    selected: Array,
+    slacks: Array,
+    only: Array | None,
+    width: int,
+    start: Array,
+    stop: Array,
+) -> tuple[LeastSlacks, LeastSlacks]:
+    """The search over all pairs whose example of the majority class is one of `start` to `stop`, in
+    slabs of `width`: of the first examples, which include the minority class, and of all as the
+    majority class.
+    """
+    num_examples = instance.hits.shape[0]
+    size = max_minority_size(num_examples)
     nothing = LeastSlacks(
         jnp.full((num_examples,), -jnp.inf, slacks.dtype), jnp.zeros((num_examples,), jnp.int32)
     )
-    if size == 0 or num_columns == 0:
-        return nothing._replace(partner=jnp.full((num_examples,), num_examples, jnp.int32))
-    width = max(1, min(num_examples, max_entries // size))
     factors = _factors(instance, selected, size)
     is_minority = jnp.arange(size) < instance.num_minority
     own = jnp.where(is_minority, slacks[:size], jnp.inf)
@@ -89,20 +152,11 @@ def search(
         of_majority = _with_slab(of_majority, in_columns, is_majority, begin)
         return start + width, of_minority, of_majority
 
-    first = (
-        instance.num_minority,
-        LeastSlacks(nothing.least[:size], nothing.partner[:size]),
-        nothing,
-    )
+    first = (start, LeastSlacks(nothing.least[:size], nothing.partner[:size]), nothing)
     _, of_minority, of_majority = loops.while_loop(
-        lambda carry: carry[0] < instance.num_real, search_slab, first
+        lambda carry: carry[0] < jnp.minimum(stop, instance.num_real), search_slab, first
     )
-    first_rows = _where(
-        is_minority, of_minority, LeastSlacks(of_majority.least[:size], of_majority.partner[:size])
-    )
-    least = of_majority.least.at[:size].set(first_rows.least)
-    partner = of_majority.partner.at[:size].set(first_rows.partner)
-    return LeastSlacks(least, jnp.where(least > -jnp.inf, partner, num_examples).astype(jnp.int32))
+    return of_minority, of_majority
 
 
 class _Factors(NamedTuple):

@@ -147,6 +147,5 @@ def _solve(
     layout: PairLayout | None = None,
 ) -> L0Relaxation:
     either = jnp.asarray(config.cuts == "either")
-    return batching.in_chunks(functools.partial(solve_instance, config, layout=layout))(
-        data, margin, tolerance, either, warm
-    )
+    run = functools.partial(solve_instance, config, layout=layout)
+    return batching.in_chunks(run, at_once=1)(data, margin, tolerance, either, warm)
