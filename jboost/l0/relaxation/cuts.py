@@ -16,7 +16,7 @@ S_ii' and S_i'i (`either` of the instance). Without abstention both kinds of cut
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -102,8 +102,15 @@ def _search_on_devices(
     share = -(-(instance.num_real - instance.num_minority) // devices)
     starts = instance.num_minority + share * jnp.arange(devices, dtype=jnp.int32)
 
-    def on_device(start: Array, *searched: Any) -> tuple[LeastSlacks, LeastSlacks]:
-        found = _search_part(*searched, width, start[0], start[0] + share)
+    def on_device(
+        start: Array,
+        instance: RelaxationInstance,
+        selected: Array,
+        slacks: Array,
+        only: Array | None,
+    ) -> tuple[LeastSlacks, LeastSlacks]:
+        begin = start[0]
+        found = _search_part(instance, selected, slacks, only, width, begin, begin + share)
         return jax.tree.map(lambda leaf: leaf[None], found)
 
     of_minority, of_majority = meshes.over_devices(
@@ -111,7 +118,10 @@ def _search_on_devices(
     )
     # Devices have the examples in order: the partner is the one that a single search finds.
     none = instance.hits.shape[0]
-    return _greatest(*of_minority, 0, none), _greatest(*of_majority, 0, none)
+    return (
+        _greatest(of_minority.least, of_minority.partner, 0, none),
+        _greatest(of_majority.least, of_majority.partner, 0, none),
+    )
 
 
 def _search_part(
