@@ -56,9 +56,11 @@ The table has the bytes that XLA allocates (`compiled.memory_analysis()`) for {f
 memory that one more example takes between the two sizes. Where the temporary memory of the larger
 size is more than twice that of the smaller one, it grows faster than the number of examples, as for
 kernels, which have an entry for each pair of examples. A last column of 0 says that the benchmark
-has the same number of examples at both sizes (30 for three classifiers, 50 for the exact methods of
-L0), or that the problem has no examples. A batch takes the arguments and the results of all data
-sets. Its temporary memory is that of one data set where a CPU runs one after the other
+has the same number of examples at both sizes (30 for three classifiers), or that the problem has no
+examples. The rows from `l0.solve_exact` to `l0.solve_unnormalised` have a quarter of the examples,
+128 and 256: there one more example takes four times the last column. A batch takes the arguments
+and the results of all data sets. Its temporary memory is that of one data set where a CPU runs one
+after the other, that of as many as fit the cache where it runs them in chunks
 ([batches and devices](batches-and-devices.md)), else that of all.
 
 Algorithms that the host drives are not one program. What `l0.fit_large`, streamed games and branch
