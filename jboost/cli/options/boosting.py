@@ -158,11 +158,11 @@ MARGIN_OPTIONS = (
         float,
         None,
         "Seconds from the start of the command, including reading and compilation. After that l0,"
-        " slipper, boosting, combine with --strategy exact and cross-validation end with the best"
-        " result so far. A running compilation or step is completed first; of a choice of l0 among"
-        " several --kappa, --margin or --vote, a step is a fold with all margins. Choices of l0 and"
-        " slipper take at most 0.6 of the time. The other methods run as one program and ignore the"
-        " limit. Without it l0 ends after --rounds.",
+        " slipper, boosting, combine with --strategy exact, pair with --checkpoint, and"
+        " cross-validation end with the best result so far. A running compilation or step is"
+        " completed first; of a choice of l0 among several --kappa, --margin or --vote, a step is a"
+        " fold with all margins. Choices of l0 and slipper take at most 0.6 of the time. The other"
+        " methods run as one program and ignore the limit. Without it l0 ends after --rounds.",
         low=0,
         low_open=True,
         metavar="SECONDS",
