@@ -981,7 +981,7 @@ def page() -> str:
     lines = [f"| {row.name} | {', '.join(row.arguments)} | both | {row.remark} |" for row in rows()]
     others = [
         f"| {row.name} |"
-        f" {row.remark or ('' if row.run else 'the host drives it, and refuses traced arrays')} |"
+        f" {row.remark or ('' if row.run else 'the host drives it or may watch it')} |"
         for row in without()
     ]
     exempt = [f"| {name} | {reason} |" for name, reason in EXEMPT.items()]
