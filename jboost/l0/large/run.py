@@ -349,9 +349,7 @@ class Run:
         return self.vote.loss - lower <= self.tolerance * max(self.vote.loss, 1.0)
 
     def improve_vote_for_a_while(self, relaxation: LargeRelaxation) -> None:
-        """Searches for a better vote among the columns of the relaxation, within a share of the
-        time.
-        """
+        """Searches for a better vote over all monomials, within a share of the time."""
         if self.votes_a_solution:
             return
         budget = _SHARE_OF_VOTES * self.clock.elapsed - self.spent_on_votes
