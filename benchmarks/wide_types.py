@@ -150,8 +150,8 @@ lowers the algorithms and compares the counts with it.
 Programs of jboost take and return 32-bit arrays unless the caller enables 64-bit types. Inside,
 sums, certificates and comparisons that 32 bits cannot hold are done in `float64`, `int64` and
 `uint64`. The table counts the StableHLO operations that have such an operand or result, constants
-included, for m = {num_examples} examples of 2 to 20 columns (30 examples for three classifiers, 50
-for the exact L0 methods).
+included, for m = {num_examples} examples of 2 to 20 columns (30 for three classifiers, 50 from
+`l0.choose` to `l0.solve_unnormalised`).
 
 **What it costs.** A CPU and a data-centre GPU have `float64` instructions. Consumer GPUs run them
 at a small part of the rate of `float32`. A TPU has none. XLA rewrites a 64-bit program to 32-bit
