@@ -87,8 +87,9 @@ def fit_large(
       the precision that the duals require.
     - A first vote is found before the first master is solved.
 
-    Memory is about m (B + U) bytes and 8 L^2, with B bits, L = 2 B literals and U columns held, and
-    20 n U bytes for the master of n <= m patterns.
+    Memory is about m (2 B + U) bytes, with B bits and U columns held, a dozen 64-bit numbers for
+    each monomial, and 20 n U bytes for the master of n <= m patterns. It is estimated before any
+    work, and a fit that is too large is refused.
 
     Args:
       dataset: features [m, N] of 0 and 1, and NaN where neither literal holds. Any dtype; bool and
