@@ -11,7 +11,7 @@ from typing import Any
 from jboost.cli.option import CV, L0, LPBOOST, METHODS, PAIR, SEARCH, Option
 from jboost.cli.options.boosting import LEARNER_OPTIONS, MARGIN_OPTIONS, ROUND_OPTIONS
 from jboost.cli.options.classifiers import CLASSIFIER_OPTIONS, SEPARATOR_OPTIONS
-from jboost.cli.options.defaults import AUTO, MARGINS, MOST_ROUNDS
+from jboost.cli.options.defaults import AUTO, MARGINS, MOST_ROUNDS, ORDERS
 from jboost.cli.options.rules import RULE_OPTIONS
 from jboost.cli.options.runs import RUN_OPTIONS
 from jboost.cli.reading import READING_OPTIONS
@@ -67,6 +67,24 @@ _IN_PATH: dict[str, dict[str, Any]] = {
         "kind": _PATH_METHODS,
         "default": L0,
         "help": "l0: few rules for several margins. lpboost: boosting for several values of nu.",
+    },
+    "max_order": {
+        "help": (
+            "Largest number of literals in a rule of l0 or --learner monomials. Default:"
+            f" {ORDERS[L0]}."
+        ),
+    },
+    "kappa": {
+        "help": (
+            "Cost of the coefficient of a rule, in errors. The literals of the rule cost extra."
+        ),
+    },
+    "vote": {"help": "Final vote of the rules at each margin; `jboost fit` says what they are."},
+    "max_rules": {
+        "help": (
+            "Largest number of rules in the vote. Default: 12 for --vote relaxed; no limit for"
+            " --vote sparse."
+        ),
     },
     "margin": {
         "default": (CV,),
