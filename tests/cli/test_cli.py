@@ -20,7 +20,7 @@ import threadpoolctl
 
 import jboost
 from jboost import cli, drive, files
-from jboost.cli import devices, options, programs, resolution
+from jboost.cli import devices, limits, options, programs, resolution
 from jboost.cli import evaluate as evaluate_module
 from jboost.cli.inputs import HostExamples
 from jboost.cli.pair import method as solve
@@ -91,6 +91,29 @@ def names_in(folder):
 
 
 # --- what it does ---------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_time_limit_ends_the_separator_and_its_analyses_with_valid_bounds(
+    run, tmp_path, monkeypatch
+):
+    """Of a table that is taken as a large one."""
+    random = np.random.default_rng(0)
+    points = random.normal(size=(48, 2))
+    ill = points.sum(axis=1) + random.normal(size=48) > 0
+    polars.DataFrame({"a": points[:, 0], "b": points[:, 1], "ill": ill}).write_csv("data.csv")
+    fit = ("fit", "--data", "data.csv", *SCORES, "--time-limit", "1000")
+    assert run(*fit, "--output", "whole")[0] == 0
+    whole = read_report(tmp_path / "whole")["certificate"]
+    assert whole["status"] == "OPTIMAL"
+    monkeypatch.setattr("jboost.cli.pair.fit.LARGEST_SWEEP", 10)
+    monkeypatch.setattr(limits, "is_over", lambda: True)
+    code, out, _ = run(*fit, "--loo", "--pareto", "--output", "short")
+    short = read_report(tmp_path / "short")["certificate"]
+    assert code == 0
+    assert "TIME_LIMIT" in out
+    assert short["status"] == "TIME_LIMIT"
+    assert short["lower_bound"] <= whole["loss"] <= short["loss"]
 
 
 @pytest.mark.slow

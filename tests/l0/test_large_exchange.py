@@ -9,6 +9,7 @@ import pytest
 
 import jboost
 from jboost.l0.large import exchange, votes
+from jboost.l0.large.greedy import GreedyRules
 from jboost.l0.large.table import make_table
 from jboost.l0.large.votes import MonomialVote, SignedMonomials
 
@@ -106,3 +107,29 @@ def test_search_of_order_two_finds_the_best_rule_and_keeps_the_best_vote() -> No
     np.testing.assert_allclose(found.loss, table.costs.max() + table.constant_cost)
     *_, again = exchange.improved(table, found, None)
     assert again is found
+
+
+def test_votes_have_at_most_the_rules_that_are_allowed() -> None:
+    """Of rules with equal votes the first are kept, and the loss is that of what is kept."""
+    table, vote = random_vote(1, 2)
+    equal = votes.at(table, vote.columns, np.full(3, 0.25), np.array([0.25, 0.0]))
+    found = votes.limited(table, equal, 2)
+    assert found.columns.monomials.tolist() == vote.columns.monomials[:2].tolist()
+    total = float(found.coefficients.sum() + found.constants.sum())
+    paid = float(table.costs[found.columns.monomials].sum()) + table.constant_cost * int(
+        np.count_nonzero(found.constants)
+    )
+    expected = loss_of(
+        table,
+        outputs_of(table, found),
+        found.coefficients,
+        float(found.constants[0] - found.constants[1]),
+        total,
+        paid,
+    )
+    assert found.loss == pytest.approx(expected)
+    assert votes.limited(table, equal, None).num_rules == 3
+    rules = GreedyRules(vote.columns.monomials, np.array([1.0, -1.0, 1.0]), 0.0, 0.0)
+    assert votes.of_rules(table, rules, 2).num_rules == 2
+    *_, last = exchange.improved(table, found, 2)
+    assert last.num_rules <= 2

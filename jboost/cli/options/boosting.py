@@ -158,7 +158,7 @@ MARGIN_OPTIONS = (
         float,
         None,
         "Seconds from the start of the command, including reading and compilation. After that l0,"
-        " slipper, boosting, combine with --strategy exact, pair with --checkpoint, and"
+        " slipper, boosting, combine with --strategy exact, pair above 8,192 rows, and"
         " cross-validation end with the best result so far. A running compilation or step is"
         " completed first; of a choice of l0 among several --kappa, --margin or --vote, a step is a"
         " fold with all margins. Choices of l0 and slipper take at most 0.6 of the time. The other"

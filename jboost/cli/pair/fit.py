@@ -21,6 +21,7 @@ from jboost.cli.pair.steps import Steps
 from jboost.data import classifiers
 from jboost.data.table import LabelMapping
 from jboost.pair import Separator
+from jboost.pair.separator import LARGEST_SWEEP
 from jboost.report import build, rules, text
 
 
@@ -43,7 +44,8 @@ def fit(settings: Settings, say: Any) -> None:
             if len(apart)
             else None
         )
-    steps = None if settings.checkpoint is None else Steps(settings, examples)
+    is_long = len(kept) > LARGEST_SWEEP
+    steps = Steps(settings, examples) if is_long or settings.checkpoint is not None else None
     solver, seconds["compile"] = solve.compile_solver(len(kept), settings, steps)
     with timed(seconds, "solve"):
         separator = solver(examples)

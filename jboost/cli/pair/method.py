@@ -64,7 +64,9 @@ def compile_solver(
 
 
 def _solve_by_steps(examples: HostExamples, *, settings: Settings, steps: Steps) -> Separator:
-    """Computes the same optimum by branch and bound and saves the state for --checkpoint."""
+    """Computes the same optimum by branch and bound, whose steps obey the limits and save the state
+    for --checkpoint.
+    """
     with (
         jax.enable_x64(settings.precision == "float64"),
         steps.of("separator") as (on_step, initial),

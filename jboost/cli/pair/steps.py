@@ -1,5 +1,6 @@
-"""`--checkpoint` and `--resume` of the method pair: saves the states of the separator and of its
-analyses, one after the other.
+"""`--checkpoint`, `--resume` and `--time-limit` of the method pair: the separator and its analyses
+run in steps, one after the other, and their states may be saved. Without `--checkpoint` up to
+`LARGEST_SWEEP` examples are one program each.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Steps:
     """The parts of a run, each of which continues from its last state.
 
     Args:
-      settings: all options, with --checkpoint.
+      settings: all options.
       examples: of the run.
 
     Raises:

@@ -238,7 +238,8 @@ class Run:
             if found is not None:
                 self.keep_if_better(exchange.revalued(self.table, found))
 
-        for own in (exchange.revalued(self.sample, start) for start in starts):
+        for start in starts:
+            own = votes.limited(self.sample, start, self.max_rules)
             follow(exchange.improved(self.sample, own, self.max_rules))
         for number in numbers:
             own = exchange.revalued(self.sample, self.vote)

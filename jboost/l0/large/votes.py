@@ -18,10 +18,10 @@ from jboost.l0.large.greedy import GreedyRules
 from jboost.l0.large.proof import MonomialTable
 from jboost.l0.votes import local_search, rounded
 
-_MOST_PATTERNS = 4096  # the most patterns of a search; the time of a move is proportional to them
+_MOST_PATTERNS = 4096  # the most patterns of a problem, to limit its time; not tuned
 UNIT = 2.0**-20  # coefficients are multiples of it, so that all margins are exact in float32
-_NUM_COLUMNS = 64  # the number of columns of a compiled search
-_PATTERNS = (256, 1024, _MOST_PATTERNS)  # the numbers of patterns of compiled searches
+_NUM_COLUMNS = 64  # the number of columns of the compiled program
+_PATTERNS = (256, 1024, _MOST_PATTERNS)  # the numbers of patterns of compiled programs
 
 
 class SignedMonomials(NamedTuple):
@@ -122,15 +122,25 @@ def _instance(
 
 def of_rules(table: MonomialTable, rules: GreedyRules, most: int | None) -> MonomialVote:
     """The vote nearest to real votes of rules. Only the `most` rules of largest votes are kept."""
-    sizes = np.abs(rules.votes)
-    if most is not None and len(sizes) > most:
-        sizes = np.where(sizes >= np.sort(sizes)[-most], sizes, 0.0)
     return at(
         table,
         columns_of(rules),
-        sizes,
+        _largest(np.abs(rules.votes), most),
         np.array([max(rules.constant, 0.0), max(-rules.constant, 0.0)]),
     )
+
+
+def limited(table: MonomialTable, vote: MonomialVote, most: int | None) -> MonomialVote:
+    """The vote of its `most` rules of largest coefficients, with its exact loss."""
+    return at(table, vote.columns, _largest(vote.coefficients, most), vote.constants)
+
+
+def _largest(values: np.ndarray, most: int | None) -> np.ndarray:
+    """The values [k] with 0 for all but the `most` largest, of equal ones the first."""
+    places = np.argsort(-values, kind="stable")[:most]
+    kept = np.zeros(values.shape)
+    kept[places] = values[places]
+    return kept
 
 
 def at(
