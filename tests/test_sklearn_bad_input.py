@@ -153,6 +153,18 @@ def test_only_the_ratios_of_extreme_weights_count(model):
             assert np.ptp(found.predict_proba(X)[:, 1]) > 0.5
 
 
+def test_only_the_ratios_of_extreme_weights_count_in_thinning():
+    X, y = noisy(40)
+    forest = RandomForestClassifier(3, max_depth=2, random_state=0).fit(X, y)
+    expected = js.MarginThinner(forest, nu=0.5, calibration=None).fit(X, y)
+    assert len(expected.kept_)
+    for weight in (2.0**1020, 2.0**126, 2.0**-1000):  # float32 holds none of these sums
+        model = js.MarginThinner(forest, nu=0.5, calibration=None)
+        found = model.fit(X, y, sample_weight=np.full(40, weight))
+        assert found.coefficients_.tolist() == expected.coefficients_.tolist()
+        assert found.certificate_[:2] == expected.certificate_[:2]
+
+
 def test_extreme_costs_and_class_weights_are_taken():
     X, y = noisy()
     model = clone(BOOSTER).set_params(false_negative_cost=1e308)

@@ -136,6 +136,7 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             )
         given = None if sample_weight is None else weights
         X, labels, weights = self._fit_ensemble(X, labels, weights, given)
+        weights = tables.moderate(weights)
         outputs = _outputs(_members(self.estimator_), X)
         self._scales = np.maximum(np.abs(outputs).max(axis=0), np.finfo(np.float64).tiny)
         signs = np.where(labels == self.classes_[1], 1.0, -1.0)
