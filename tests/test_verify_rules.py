@@ -173,6 +173,31 @@ def test_verify_rules_never_raises_on_a_wrong_proof(part):
             assert isinstance(verify.verify(result, FEATURES, LABELS), verify.Verification)
 
 
+def test_the_upper_bound_of_a_fit_is_not_below_the_exact_sum_of_weights_and_costs():
+    rows = np.arange(10)
+    weights = 10.0 ** (3 * (rows % 4) - 3)
+    table = np.stack([rows % 3 == 0, rows * 7 % 5 > 2, rows * 7 % 5 > 1], axis=1) * 1.0
+    labels = np.where(rows % 2, 1, -1)
+    with jax.enable_x64(True):
+        learner = jboost.learners.monomials(1, kappa=0.1)
+        dataset = jboost.make_dataset(table, labels, weights=weights)
+        fitted = jboost.l0.fit_large(dataset, learner, margin=0.1)
+        costs = np.concatenate([[0.0], np.asarray(learner.price_list(3, 10))])
+    found = fitted.certificate
+    proof = types.SimpleNamespace(
+        margin=0.1,
+        costs=costs,
+        lower_bound=found.lower_bound,
+        integer_lower_bound=found.integer_lower_bound,
+        integer_upper_bound=found.integer_upper_bound,
+        relaxed=found.proof,
+        integer=found.integer_proof,
+    )
+    result = types.SimpleNamespace(ensemble=fitted.ensemble, proof=proof)
+    verification = verify.verify_rules(result, table, labels, weights=weights)
+    assert verification.valid, verification.reason
+
+
 def table_of_file(num=60):
     rng = np.random.default_rng(3)
     numbers, colours = rng.normal(size=(num, 2)).round(1), rng.choice(["red", "blue"], num)

@@ -26,7 +26,7 @@ from jboost.l0.large.proof import MonomialTable, TableBound
 from jboost.l0.large.run import FewRules, Run, Solution
 from jboost.l0.large.state import LargeState, restore, validate
 from jboost.l0.large.table import make_table
-from jboost.l0.large.votes import SignedMonomials
+from jboost.l0.large.votes import SignedMonomials, upper_bound
 from jboost.l0.pricing import PricingProof
 from jboost.l0.votes.vertex import VertexConfig
 from jboost.learners.monomials import Monomial, Monomials
@@ -253,7 +253,7 @@ def _conclude(run: Run, learner: Monomials, rows: np.ndarray, num_rows: int, sta
         upper,
         proven.example_weights,
         np.asarray(integer_lower),
-        np.asarray(vote.loss),
+        np.asarray(upper_bound(table, vote)),
         proven,
         _proof(None if second is None else second.proven, rows, num_rows),
         _point(table, run.point, rows, num_rows),

@@ -5,6 +5,7 @@ Eckstein 2009, with their exact loss.
 from __future__ import annotations
 
 import functools
+import math
 from typing import NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ _MOST_PATTERNS = 4096  # the most patterns of a problem, to limit its time; not 
 UNIT = 2.0**-20  # coefficients are multiples of it, so that all margins are exact in float32
 _NUM_COLUMNS = 64  # the number of columns of the compiled program
 _PATTERNS = (256, 1024, _MOST_PATTERNS)  # the numbers of patterns of compiled programs
+_CAUTION = 1e-12  # a margin for rounding in float64
 
 
 class SignedMonomials(NamedTuple):
@@ -48,7 +50,7 @@ class MonomialVote(NamedTuple):
 def constant(table: MonomialTable) -> MonomialVote:
     """The better constant classifier."""
     positive = float(table.weights[table.labels > 0].sum())
-    negative = float(table.weights.sum()) - positive
+    negative = float(table.weights[table.labels < 0].sum())
     nothing = SignedMonomials(np.zeros(0, np.int64), np.zeros(0, np.int8))
     constants = np.array([1.0, 0.0] if positive >= negative else [0.0, 1.0])
     return MonomialVote(
@@ -164,6 +166,22 @@ def at(
         (shares[:2] > 0).sum()
     )
     return MonomialVote(kept, shares[2 + indices], shares[:2], errors + paid)
+
+
+def upper_bound(table: MonomialTable, vote: MonomialVote) -> float:
+    """The loss, rounded up. As a sum of floats it may be below the exact one."""
+    if not np.isfinite(vote.loss):
+        return vote.loss
+    scores = table.covers(vote.columns.monomials) @ (vote.coefficients * vote.columns.signs)
+    is_wrong = table.labels * (scores + vote.constants[0] - vote.constants[1]) < table.margin
+    terms = [*table.weights[is_wrong].tolist(), *table.costs[vote.columns.monomials].tolist()]
+    terms += [table.constant_cost] * int((vote.constants > 0).sum())
+    total = math.fsum(terms)
+    if math.fsum([*terms, -total]) > 0:
+        total = math.nextafter(total, math.inf)
+    # other weights than multiples of the unit may be rounded sums, of rows that were equal
+    is_exact = bool(np.all(np.rint(table.weights / UNIT) * UNIT == table.weights))
+    return max(vote.loss, total if is_exact else total * (1 + _CAUTION))
 
 
 def columns_of(rules: GreedyRules) -> SignedMonomials:
