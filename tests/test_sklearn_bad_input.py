@@ -6,7 +6,7 @@ import numpy as np
 import pandas
 import pytest
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import LeaveOneGroupOut
 from sklearn.naive_bayes import GaussianNB
@@ -163,6 +163,22 @@ def test_only_the_ratios_of_extreme_weights_count_in_thinning():
         found = model.fit(X, y, sample_weight=np.full(40, weight))
         assert found.coefficients_.tolist() == expected.coefficients_.tolist()
         assert found.certificate_[:2] == expected.certificate_[:2]
+
+
+def test_only_the_ratios_of_extreme_weights_count_in_the_optimal_vote():
+    X, y = noisy(40)
+    vote = js.OptimalVoteClassifier([("one", GaussianNB()), ("two", LogisticRegression())], cv=2)
+    expected = clone(vote).fit(X, y).decision_function(X)
+    for weight in (2.0**1020, 2.0**-1000):
+        found = clone(vote).fit(X, y, sample_weight=np.full(40, weight)).decision_function(X)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_an_ensemble_of_regressors_is_refused():
+    X, y = noisy(40)
+    model = js.MarginThinner(RandomForestRegressor(2).fit(X, np.arange(40)))
+    with pytest.raises(ValueError, match="expected an ensemble of classifiers"):
+        model.fit(X, y)
 
 
 def test_extreme_costs_and_class_weights_are_taken():

@@ -13,6 +13,7 @@ from jboost.base import status
 from jboost.base.boosting import Ensemble, Fit, Learner
 from jboost.base.protocols import hook
 from jboost.report import verdict
+from jboost.report.bounds import lower_text, upper_text
 
 _CLAIMS = {
     "relaxed-margin": ("soft margin", "largest soft margin of any vote"),
@@ -130,7 +131,7 @@ def lines(
     ]
     if bounds.get("margin") is not None:
         shown.append(
-            f"margin      {bounds['margin']:.6g} <= largest margin of any"
+            f"margin      {lower_text(bounds['margin'])} <= largest margin of any"
             f" vote{_up_to(bounds['margin_upper_bound'])}"
         )
     shown += [
@@ -191,16 +192,18 @@ def _candidate(row: Mapping[str, Any], chosen: float) -> str:
 def _bounds(bounds: Mapping[str, Any], method: str) -> str:
     if _CLAIMS[method][0] == "training error":
         return (
-            f"training error {bounds['lower_bound']:.6g} <= {bounds['upper_bound']:.6g}, the"
+            f"training error {bounds['lower_bound']:.6g} <="
+            f" {upper_text(bounds['upper_bound'])}, the"
             " product of the normalisers"
         )
     if bounds["upper_bound"] is None:
         return (
-            f"{bounds['lower_bound']:.6g} <= {bounds['meaning']} over the hypotheses"
+            f"{lower_text(bounds['lower_bound'])} <= {bounds['meaning']} over the hypotheses"
             f" seen{_up_to(bounds['seen_upper_bound'])}"
         )
-    return f"{bounds['lower_bound']:.6g} <= {bounds['meaning']}{_up_to(bounds['upper_bound'])}"
+    lower = lower_text(bounds["lower_bound"])
+    return f"{lower} <= {bounds['meaning']}{_up_to(bounds['upper_bound'])}"
 
 
 def _up_to(bound: float | None) -> str:
-    return ", with no upper bound" if bound is None else f" <= {bound:.6g}"
+    return ", with no upper bound" if bound is None else f" <= {upper_text(bound)}"

@@ -26,6 +26,7 @@ from jboost.data import binarization
 from jboost.data.binarization import Binarizer
 from jboost.data.table import LabelMapping
 from jboost.l0 import ExactFit
+from jboost.report.bounds import lower_text, upper_text
 from jboost.report.monomials import fired, voting
 
 # why the search of the margin ended, by its status
@@ -164,9 +165,9 @@ def margin_lines(search: Mapping[str, Any]) -> list[str]:
     """
     tried = search["tried"]
     return [
-        f"margin      {search['margin']:.6g}: {search['lower_bound']:.6g} <= largest margin -"
-        f" {search['penalty']:g} * relaxation <= {search['upper_bound']:.6g} for margins from"
-        f" {min(one['margin'] for one in tried):g}",
+        f"margin      {search['margin']:.6g}: {lower_text(search['lower_bound'])} <= largest margin"
+        f" - {search['penalty']:g} * relaxation <= {upper_text(search['upper_bound'])} for margins"
+        f" from {min(one['margin'] for one in tried):g}",
         f"{'':<12}{len(tried)} margins tried: {search['status']}:"
         f" {_END_OF_SEARCH.get(search['status'], _FAR)}",
     ]
@@ -198,12 +199,12 @@ def in_words(bounds: Mapping[str, Any], *, max_order: int | None, margin: float)
         return "there is no bound: the search stopped before it found a vote"
     if lower <= 0:
         return (
-            f"this vote costs {upper:.6g} (errors plus costs of rules), and there is no lower bound"
-            " for other votes yet: allow more rounds or time"
+            f"this vote costs {upper_text(upper)} (errors plus costs of rules), and there is no"
+            " lower bound for other votes yet: allow more rounds or time"
         )
     known = (
-        f"{kind} can cost less than {lower:.6g} (errors plus costs of rules); this one costs"
-        f" {upper:.6g}"
+        f"{kind} can cost less than {lower_text(lower)} (errors plus costs of rules); this one"
+        f" costs {upper_text(upper)}"
     )
     return (
         f"{known}, and so is the best"
@@ -298,10 +299,10 @@ def lines(
     )
     shown += [
         f"certificate {model['proven']}",
-        f"cost        {_number(bounds['integer_upper_bound'])}: {missed}",
+        f"cost        {upper_text(bounds['integer_upper_bound'])}: {missed}",
         (
-            f"relaxation  {_number(bounds['lower_bound'])} <= optimum <="
-            f" {_number(bounds['upper_bound'])}, after {model['num_rounds']} rounds"
+            f"relaxation  {lower_text(bounds['lower_bound'])} <= optimum <="
+            f" {upper_text(bounds['upper_bound'])}, after {model['num_rounds']} rounds"
         ),
         f"status      of the relaxation: {bounds['explanation']}",
         (
@@ -404,7 +405,3 @@ def _vote(model: Mapping[str, Any], mapping: LabelMapping) -> str:
 def _risk(bound: float) -> str:
     text = f"{bound:.4g} for the error on as many new rows, with probability {1 - DELTA:.4g}"
     return text if bound < 1 else f"{text}: the bound is vacuous"
-
-
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.6g}"

@@ -16,6 +16,7 @@ from jboost.data import binarization
 from jboost.data.binarization import Binarizer
 from jboost.data.table import LabelMapping
 from jboost.report import verdict
+from jboost.report.bounds import upper_text
 from jboost.report.monomials import fired, voting
 
 _ALWAYS = "always"
@@ -157,7 +158,7 @@ def lines(
         *shown,
         (
             f"bounds      training error {bounds['lower_bound']:.6g} <="
-            f" {bounds['upper_bound']:.6g}, the product of the normalisers"
+            f" {upper_text(bounds['upper_bound'])}, the product of the normalisers"
         ),
         *verdict.lines(model["verdict"]),
         verdict.status_line(bounds["explanation"], model["verdict"]),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from jboost.report.bounds import lower_text, upper_text
 from jboost.report.rules import OPTIMAL
 
 _NUM_NAMED = 12  # the largest number of names in a line
@@ -72,7 +73,10 @@ def path_table(rows: Sequence[Mapping[str, Any]], parameter: str) -> Any:
         certificate = row["certificate"]
         table.add_row(
             f"{row[parameter]:.4g}",
-            *[" to ".join(_bound(certificate[name]) for name in names) for _, names in bounds],
+            *[
+                f"{lower_text(certificate[lower])} to {upper_text(certificate[upper])}"
+                for _, (lower, upper) in bounds
+            ],
             str(row["num_rules"]),
             *[f"{row[part]['rate']:.2%}" for part in parts],
             certificate["status"],
@@ -88,10 +92,6 @@ _BOUNDS_OF_PATH: dict[str, tuple[tuple[str, tuple[str, str]], ...]] = {
     ),
     "nu": (("soft margin", ("lower_bound", "upper_bound")),),
 }
-
-
-def _bound(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.6g}"
 
 
 def path_lines(rows: Sequence[Mapping[str, Any]], parameter: str) -> list[str]:
@@ -130,7 +130,9 @@ def support_lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def certificate_lines(certificate: Mapping[str, Any], separator: Mapping[str, Any]) -> list[str]:
     """The formula and the proven bounds, line by line."""
-    bound = f"{_weight(certificate['lower_bound'])} <= optimum <= {_weight(certificate['loss'])}"
+    bound = (
+        f"{lower_text(certificate['lower_bound'])} <= optimum <= {upper_text(certificate['loss'])}"
+    )
     proof = "the optimum" if certificate["is_optimal"] else "not proven optimal"
     margin = (
         "infinite (a constant classifier)"

@@ -120,7 +120,9 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         clock = FitClock(self.max_seconds)
         X, y = indexable(X, y)
         labels = tables.read_labels(y)
-        weights = _check_sample_weight(sample_weight, labels, ensure_non_negative=True)
+        weights = tables.moderate(
+            _check_sample_weight(sample_weight, labels, ensure_non_negative=True)
+        )
         self.classes_ = np.unique(labels[weights > 0])
         if len(self.classes_) < 2:
             raise ValueError(

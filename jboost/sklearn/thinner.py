@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing
@@ -208,6 +208,11 @@ class MarginThinner(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if not hasattr(self.estimator, "fit"):
             raise ValueError(
                 f"estimator is {self.estimator!r}: expected an ensemble of scikit-learn, such as"
+                " RandomForestClassifier()"
+            )
+        if not is_classifier(self.estimator):
+            raise ValueError(
+                f"estimator is {self.estimator!r}: expected an ensemble of classifiers, such as"
                 " RandomForestClassifier()"
             )
         parameters.number(self, "nu", low=0, high=1, open_low=True)

@@ -1190,3 +1190,26 @@ def test_choose_large_on_a_mesh_is_that_of_one_device(kind):
     )
     np.testing.assert_array_equal(over_all.errors, alone.errors)
     assert_equal_leaves(over_all.fit.ensemble, alone.fit.ensemble)
+
+
+@pytest.mark.parametrize("weight", [1e60, 1e-60])
+def test_weights_beyond_the_types_of_the_duals_are_refused(weight) -> None:
+    with jax.enable_x64(True):
+        dataset = jboost.make_dataset([[1], [0]], [1, -1], weights=np.full(2, weight))
+        with pytest.raises(ValueError, match="weights sum to"):
+            jboost.l0.fit_large(dataset, jboost.learners.monomials(1), margin=0.1)
+
+
+@pytest.mark.parametrize("weight", [1e18, 1e28])
+def test_bounds_under_heavy_weights_hold(weight) -> None:
+    with jax.enable_x64(True):
+        labels = np.array([1, -1, -1, -1] * 3)
+        dataset = jboost.make_dataset(
+            [[1, 1], [1, 0], [0, 1], [0, 0]] * 3, labels, weights=np.full(12, weight)
+        )
+        learner = jboost.learners.monomials(2, kappa=0.1)
+        bounds = jboost.l0.fit_large(dataset, learner, margin=0.1).certificate
+        best = float(learner.price_list(2, 12)[1])  # one rule, which makes no error
+        assert bounds.integer_lower_bound <= best * (1 + 1e-9)
+        assert bounds.integer_upper_bound >= best * (1 - 1e-9)
+        assert bounds.lower_bound <= bounds.upper_bound

@@ -18,6 +18,9 @@ from jboost.l0.large.proof import MonomialTable
 from jboost.monomials import products
 
 _RIDGE = 1e-3  # the ridge penalty of the votes, which keeps them finite on separable data
+# More of it, as a share of the largest weighted sum: a few roundings, so that heavy weights leave
+# no singular matrix.
+_SHARE_OF_RIDGE = 1e-14
 _LEAST_GAIN = 1e-6  # the least relative decrease of the loss for which a rule is exchanged
 _NUM_STEPS = 12  # the largest number of steps of Newton's method
 _LARGEST_STEP = 4.0  # the largest change of a vote in a step, since the steps have no line search
@@ -71,7 +74,8 @@ def refit(table: MonomialTable, rules: GreedyRules) -> GreedyRules:
         wrong = 1 / (1 + np.exp(np.clip(labels * (design @ votes), -500, 500)))
         slope = design.T @ (weights * labels * wrong) - _RIDGE * votes
         curved = (design * (weights * wrong * (1 - wrong))[:, None]).T @ design
-        step = np.linalg.solve(curved + _RIDGE * np.eye(len(votes)), slope)
+        ridge = _RIDGE + _SHARE_OF_RIDGE * float(np.max(np.diag(curved), initial=0.0))
+        step = np.linalg.solve(curved + ridge * np.eye(len(votes)), slope)
         votes = votes + step * min(1.0, _LARGEST_STEP / max(float(np.abs(step).max()), 1e-300))
         if float(np.abs(step).max()) < 1e-6:
             break

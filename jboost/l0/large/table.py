@@ -15,6 +15,8 @@ from jboost.learners.monomials import Monomials
 from jboost.monomials import products
 
 MOST_MONOMIALS = 4_000_000  # the most monomials of one sign, since all values are held at once
+# The least and the largest total of the weights: the duals are in float32, in units of the mean.
+_LEAST_TOTAL, _LARGEST_TOTAL = 1e-30, 1e30
 # The numbers of such arrays that a fit holds at a time, to estimate its memory.
 _ARRAYS_OF_ROWS, _COPIES_OF_MASTER, _ARRAYS_OF_MONOMIALS = 24, 4, 6
 
@@ -142,6 +144,12 @@ def _check_values(
     bad = is_kept & ~((weights > 0) & (weights < np.inf))
     for row in np.flatnonzero(bad)[:1]:
         raise ValueError(f"weights[{row}] is {weights[row]}: expected a finite number from 0 up")
+    total = float(np.sum(weights, where=is_kept, dtype=np.float64))
+    if not _LEAST_TOTAL <= total <= _LARGEST_TOTAL:
+        raise ValueError(
+            f"weights sum to {total:g}: expected {_LEAST_TOTAL:g} to {_LARGEST_TOTAL:g}; multiply"
+            " weights and the costs of the learner by one number"
+        )
     for row in np.flatnonzero(is_kept & (np.abs(labels) != 1))[:1]:
         raise ValueError(f"labels[{row}] is {labels[row]}: expected +1 or -1")
     for column in range(features.shape[1]):
