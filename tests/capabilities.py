@@ -408,9 +408,10 @@ GATHERED = {
     ),
     "l0.solve_relaxation, l0.fit, l0.path, l0.solve_exact, l0.strengthen, l0.solve_unnormalised,"
     " l0.solve_exact_unnormalised, l0.solve_linear_margin": (
-        "the pool and the examples: they run on a mesh, replicated, and save no memory; but of"
-        " `solver=AllPairsConfig()` within one process each device holds its part of the vectors"
-        " with an entry for each pair of examples, which take the most memory there"
+        "the pool and the examples: they run on a mesh, replicated, and save no memory. Within one"
+        " process each device searches its part of the pairs for cuts, and of"
+        " `solver=AllPairsConfig()` it holds its part of the vectors with an entry for each pair,"
+        " which take the most memory there"
     ),
     "monomials.maximum_agreement, monomials.greedy": (
         "the examples: each device works on its part of every batch of nodes, which saves no memory"
