@@ -3,7 +3,8 @@
 `scripts/test` runs in some minutes what takes little time: every example of the documentation, the
 contract of every public algorithm, and all other tests below `MOST_SECONDS`. `scripts/test --all`
 adds the tests above that, and those marked slow; continuous integration runs it. `scripts/test
---exhaustive` adds the tests marked slow that take more than `MOST_SLOW_SECONDS`.
+--exhaustive` adds the tests marked slow that take more than `MOST_SLOW_SECONDS`, and others that
+take more than `MOST_SECONDS_IN_ALL`.
 
 `tests/costs.txt` has the seconds of tests above `MOST_SECONDS`; a test that is not in it is taken
 to be cheap. `JBOOST_TEST_COSTS=FILE scripts/test --exhaustive` appends what it measures to a file,
@@ -19,7 +20,7 @@ import pytest
 
 FILE = Path(__file__).with_suffix(".txt")
 # By these, the three commands take about 5 minutes, 25 minutes and some hours on two cores.
-MOST_SECONDS, MOST_SLOW_SECONDS = 0.3, 2.5
+MOST_SECONDS, MOST_SLOW_SECONDS, MOST_SECONDS_IN_ALL = 0.3, 1.5, 10.0
 # Of these nothing is left out by its cost: each runs in the default command.
 ALWAYS = (
     "tests/test_contract.py::",
@@ -33,6 +34,7 @@ ALWAYS_IN_ALL = (
     "tests/cli/test_cli_programs.py::test_broken_entries_of_the_cache_change_no_result",
     "tests/test_capabilities.py::test_the_named_tests_have_these_parameters",
     "tests/test_sklearn.py::test_check_estimator_passes[AdaBoostClassifier]",
+    "tests/export/test_exported_trees.py::test_trees_of_every_booster_are_exported[adaboost-2]",
     "tests/test_budgets.py::test_temporary_memory_is_what_the_page_says[lpboost.solve]",
     "tests/test_budgets.py::test_temporary_memory_is_what_the_page_says[relaxed_margin.solve]",
 )
@@ -45,8 +47,8 @@ def read(path: Path = FILE) -> dict[str, float]:
 
 
 def mark(items: list[pytest.Item], seconds: Mapping[str, float]) -> None:
-    """Marks tests by their costs: `slow` those above `MOST_SECONDS`, and `exhaustive` those that
-    are marked slow already and are above `MOST_SLOW_SECONDS`.
+    """Marks tests by their costs: `slow` those above `MOST_SECONDS`, and `exhaustive` those above
+    `MOST_SECONDS_IN_ALL`, or above `MOST_SLOW_SECONDS` if they are marked slow already.
     """
     for item in items:
         cost = seconds.get(item.nodeid, 0.0)
@@ -55,6 +57,8 @@ def mark(items: list[pytest.Item], seconds: Mapping[str, float]) -> None:
                 item.add_marker("exhaustive")
         elif cost > MOST_SECONDS and _may_be_left_out(item):
             item.add_marker("slow")
+            if cost > MOST_SECONDS_IN_ALL and not item.nodeid.startswith(ALWAYS_IN_ALL):
+                item.add_marker("exhaustive")
 
 
 def _may_be_left_out(item: pytest.Item) -> bool:

@@ -29,6 +29,8 @@ class Item(pytest.Function):
         ("tests/test_a.py::test_quick", (), costs.MOST_SECONDS, set()),
         ("tests/test_a.py::test_long", (), 60.0, {"slow"}),
         ("tests/test_contract.py::test_long", (), 60.0, set()),
+        ("tests/test_a.py::test_long", (), costs.MOST_SECONDS_IN_ALL, {"slow"}),
+        ("tests/test_a.py::test_longer", (), 10.1, {"slow", "exhaustive"}),
         ("tests/test_a.py::test_slow", ("slow",), costs.MOST_SLOW_SECONDS, {"slow"}),
         ("tests/test_a.py::test_slower", ("slow",), 60.0, {"slow", "exhaustive"}),
         (costs.ALWAYS_IN_ALL[0] + "test_slower", ("slow",), 60.0, {"slow"}),

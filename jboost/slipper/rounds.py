@@ -11,17 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import (
-    batching,
-    boosting,
-    check,
-    checksums,
-    derivatives,
-    devices,
-    folds,
-    loops,
-    meshes,
-)
+from jboost.base import boosting, check, checksums, derivatives, devices, folds, loops, meshes
 from jboost.base.boosting import State
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
@@ -142,14 +132,6 @@ def _choose_before_fit(
 
 @functools.partial(jax.jit, static_argnames=("max_rounds", "num_folds"))
 def _choose(
-    learner: Any, dataset: Dataset, key: Array, *, max_rounds: int, num_folds: int
-) -> Rounds:
-    choose = functools.partial(_choose_one, max_rounds=max_rounds, num_folds=num_folds)
-    rounds: Rounds = batching.in_chunks(choose)(learner, dataset, key)
-    return rounds
-
-
-def _choose_one(
     learner: Any, dataset: Dataset, key: Array, *, max_rounds: int, num_folds: int
 ) -> Rounds:
     held_out, keys = _draw_folds(dataset, key, num_folds)
