@@ -47,10 +47,20 @@ def test_every_algorithm_in_one_program_is_exported_for_cuda_and_tpu(name):
             "docs/64-bit-types.md is of another version of JAX, which lowers to other operations"
         )
     stated = wide_types.read_rows(PAGE)[name]
+    if not are_near(counted[:4], stated):
+        # functions that earlier tests traced in another context are in the module a second time
+        jax.clear_caches()
+        counted = wide_types.count([wide_types.export(ALGORITHMS[name]).mlir_module()])
     message = f"docs/64-bit-types.md is stale: python -m benchmarks.wide_types --only '{name}'"
-    for found, known in zip(counted[:4], stated, strict=True):
-        assert (found == 0) == (known == 0), message
-        assert known / SLACK - 2 <= found <= known * SLACK + 2, message
+    assert are_near(counted[:4], stated), f"{message}: {counted}"
+
+
+def are_near(counted, stated):
+    """Whether counts are those of the page, but for the slack."""
+    return all(
+        (found == 0) == (known == 0) and known / SLACK - 2 <= found <= known * SLACK + 2
+        for found, known in zip(counted, stated, strict=True)
+    )
 
 
 def test_the_page_of_64_bit_types_has_every_algorithm():
