@@ -2,6 +2,7 @@
 
 import json
 import math
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from jboost.data import synthetic
 from jboost.data.table import LabelMapping
 from jboost.pair.types import Separator
 from jboost.plots import separators
-from jboost.report import build, rules, text
+from jboost.report import bounds, build, rules, text
 
 NAMES = ("lda", "tree")
 
@@ -173,6 +174,18 @@ def test_a_bound_that_is_rounded_below_the_loss_is_the_optimum():
         )
     )
     assert "11.362, the optimum (11.362 <= optimum <= 11.362)" in lines
+
+
+def test_printed_bounds_hold_where_the_computed_ones_do():
+    """Against exact arithmetic: outwards, by one unit of the sixth digit at most."""
+    random = np.random.default_rng(0)
+    for value in random.normal(size=500) * 10.0 ** random.integers(-8, 5, 500):
+        exact, unit = (
+            Fraction(float(value)),
+            Fraction(10) ** (math.floor(math.log10(abs(value))) - 5),
+        )
+        lower, upper = (Fraction(show(value)) for show in (bounds.lower_text, bounds.upper_text))
+        assert exact - unit <= lower <= exact <= upper <= exact + unit
 
 
 # --- the figure -----------------------------------------------------------------------------------

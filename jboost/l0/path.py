@@ -267,7 +267,14 @@ def search_margin(
 
 
 @functools.partial(jax.jit, static_argnames=("max_margins", "max_rounds"))
-def _search_margin(
+def _search_margin(*arguments: Any, max_margins: int, max_rounds: int) -> MarginSearch:
+    """`_search_one`, of a batch one data set after the other."""
+    run = functools.partial(_search_one, max_margins=max_margins, max_rounds=max_rounds)
+    found: MarginSearch = batching.in_chunks(run, at_once=1)(*arguments)
+    return found
+
+
+def _search_one(
     booster: L0,
     learner: Any,
     dataset: Dataset,
@@ -278,29 +285,16 @@ def _search_margin(
     max_margins: int,
     max_rounds: int,
 ) -> MarginSearch:
-    def whole(
-        booster: L0,
-        learner: Any,
-        dataset: Dataset,
-        key: Array | None,
-        penalty: Array,
-        tolerance: Array,
-    ) -> MarginSearch:
-        first = _begin(
-            booster, learner, dataset, key, penalty, max_margins=max_margins, max_rounds=max_rounds
-        )
-        last, _ = loops.bounded_loop(
-            lambda state: _advance(state, dataset, penalty),
-            lambda state: _is_unfinished(state, tolerance),
-            first,
-            max_checks=max_margins,
-        )
-        return _conclude(last, dataset, tolerance)
-
-    found: MarginSearch = batching.in_chunks(whole, at_once=1)(
-        booster, learner, dataset, key, penalty, tolerance
+    first = _begin(
+        booster, learner, dataset, key, penalty, max_margins=max_margins, max_rounds=max_rounds
     )
-    return found
+    last, _ = loops.bounded_loop(
+        lambda state: _advance(state, dataset, penalty),
+        lambda state: _is_unfinished(state, tolerance),
+        first,
+        max_checks=max_margins,
+    )
+    return _conclude(last, dataset, tolerance)
 
 
 def _drive(

@@ -193,8 +193,7 @@ def _bounds(bounds: Mapping[str, Any], method: str) -> str:
     if _CLAIMS[method][0] == "training error":
         return (
             f"training error {bounds['lower_bound']:.6g} <="
-            f" {upper_text(bounds['upper_bound'])}, the"
-            " product of the normalisers"
+            f" {upper_text(bounds['upper_bound'])}, the product of the normalisers"
         )
     if bounds["upper_bound"] is None:
         return (
