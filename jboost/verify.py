@@ -1774,12 +1774,14 @@ def verify_rules(result: Any, features: Any, labels: Any, *, weights: Any = None
       result: ensemble, of monomials; and proof, a record with the margin rho [], costs [K + 1] of a
         constant and of monomials of 1 to K literals, integer_lower_bound [] and
         integer_upper_bound [] of (15), lower_bound [] of (18), and the records `integer` and
-        `relaxed` of duals for (15) and (18): example_weights [m], pairs [C, 2], pair_weights [C].
+        `relaxed` of duals for (15) and (18): example_weights [m], pairs [C, 2], pair_weights [C];
+        and, where it claims an upper_bound [] of (18), a record `point`: literals [a, n], sign [a],
+        coefficients [a] and selected [a] (lambda and mu), constants [2], slacks [m].
       features: [m, n] of 0, 1, and NaN where neither literal holds; labels: [m]; weights: [m].
 
     Returns:
-      A `Verification`; the bounds are on (15), the errors plus the costs of rules. The upper bound
-      of (18) is not checked.
+      A `Verification`; the bounds are on (15), the errors plus the costs of rules. The reason says
+      what is proven of (18).
 
     >>> import types
     >>> nothing = types.SimpleNamespace(example_weights=[0.0], pairs=[], pair_weights=[])
@@ -1811,22 +1813,41 @@ def verify_rules(result: Any, features: Any, labels: Any, *, weights: Any = None
     lower = _bound_over_monomials(getattr(proof, "integer", None), *given, either=True)
     relaxed = _bound_over_monomials(getattr(proof, "relaxed", None), *given, either=False)
     upper = _cost_of_votes(ensemble, *given)
-    claimed = [
-        _read_number(proof, f"{name}_bound") for name in ("lower", "integer_lower", "integer_upper")
-    ]
-    faults = []
-    if claimed[0] > relaxed:
-        faults.append(
-            f"a lower bound of {_text(claimed[0])} on the relaxation is claimed, and"
-            f" {_text(relaxed)} is proven"
-        )
+    faults, of_relaxation = _relaxation_of_rules(proof, relaxed, given)
     note = (
         f"errors plus costs lie between {_text(lower)} and {_text(upper)}, over all rules of"
         f" {_number_of_literals(order)}, with margin {float(margin):g} and costs"
         f" {', '.join(f'{cost:g}' for cost in costs.tolist())} of a constant and by number of"
-        f" literals; the relaxation is at least {_text(relaxed)}, its upper bound is not checked"
+        f" literals; {of_relaxation}"
     )
-    return _conclude((claimed[1], claimed[2]), (lower, upper), faults, note)
+    claimed = [_read_number(proof, f"integer_{name}_bound") for name in ("lower", "upper")]
+    return _conclude((claimed[0], claimed[1]), (lower, upper), faults, note)
+
+
+def _relaxation_of_rules(
+    proof: Any, lower: Fraction, given: tuple[np.ndarray, _Examples, np.ndarray, Fraction]
+) -> tuple[list[str], str]:
+    """The claims on (18) that are not proven, and what is."""
+    faults, claimed = [], _read_number(proof, "lower_bound")
+    if claimed > lower:
+        faults.append(
+            f"a lower bound of {_text(claimed)} on the relaxation is claimed, and"
+            f" {_text(lower)} is proven"
+        )
+    least = f"the relaxation is at least {_text(lower)}"
+    if not hasattr(proof, "upper_bound"):
+        return faults, f"{least}, and no upper bound is claimed"
+    claimed = _read_number(proof, "upper_bound")
+    if claimed == math.inf:
+        return faults, f"{least}, and no upper bound is claimed"
+    upper, flaw = _value_of_point(getattr(proof, "point", None), *given)
+    if claimed < upper:
+        faults.append(
+            flaw
+            or f"an upper bound of {_text(claimed)} on the relaxation is claimed, and"
+            f" {_text(upper)} is proven"
+        )
+    return faults, f"{least} and at most {_text(upper)}"
 
 
 def _number_of_literals(order: int) -> str:
@@ -1957,6 +1978,140 @@ def _least_of_monomials(
             violation += sum(int(-one) for one in left[left < 0].tolist())
             chosen = is_other
     return least, violation
+
+
+# --- a point of the relaxation over monomials (Goldberg and Eckstein 2009, (18)) ------------------
+#
+# A point is lambda and mu of some columns, lambda of the constants, and the slacks xi. Its value is
+# an upper bound. Rounding is repaired before it is checked: the largest lambda takes what their sum
+# lacks of 1, mu is at least lambda, and xi at least what the margins require. Rows of one class
+# that agree on all columns of the point form a group. Only their least slack counts in a cut.
+#
+# Cuts are checked without error by products of matrices of floats: each number is the sum of a
+# multiple of 2^-26 and of a rest, rounded down, so that all sums are of integers below 2^52.
+
+_MOST_PRODUCTS = 12_000_000_000  # of a check of all pairs of groups, about 10 s
+_PAIRS_AT_ONCE = 1 << 21
+_HIGH_BITS = 26
+
+
+class _PointOfRelaxation(NamedTuple):
+    """The columns of a point over groups of rows."""
+
+    covered: np.ndarray  # [g, a] bool
+    labels: np.ndarray  # [g]
+    group_of: np.ndarray  # [k] of each row
+    signs: np.ndarray  # [a]
+    coefficients: np.ndarray  # [a] Fractions
+    constants: np.ndarray  # [2] Fractions, of +1 and of -1
+
+
+def _value_of_point(
+    point: Any, table: np.ndarray, examples: _Examples, costs: np.ndarray, margin: Fraction
+) -> tuple[Number, str]:
+    """The value of a stored point of (18), and which condition it misses; +inf where it does."""
+    slacks = _read(point, "slacks")
+    if slacks.ndim != 1:
+        raise _RefutedError("slacks of the point is no vector")
+    problem = _all_monomials(len(slacks), table, examples, costs, margin)
+    literals, signs = _columns_of_point(point, table.shape[1], len(costs) - 1)
+    shape = signs.shape
+    given = [_read(point, name, shape) for name in ("coefficients", "selected")]
+    constants = _read(point, "constants", (2,))
+    if min(part.min(initial=0) for part in (*given, constants, slacks)) < 0:
+        return math.inf, "the point of the relaxation has negative entries"
+    votes = _fractions(np.concatenate([constants, given[0]]))
+    votes[np.argmax(votes)] += 1 - sum(votes)
+    if min(votes) < 0:
+        return math.inf, "the coefficients of the point of the relaxation do not sum to one"
+    group = _group_rows(problem, literals)
+    held = _PointOfRelaxation(*group, signs, votes[2:], votes[:2])
+    selected = np.maximum(_fractions(given[1]), held.coefficients)
+    exact = np.maximum(_fractions(slacks), _slacks_of_margins(held, margin)[held.group_of])
+    least = np.full(len(held.labels), 1, object) + Fraction(0)
+    np.minimum.at(least, held.group_of, exact)
+    if not _pairs_hold(held, selected, least):
+        return math.inf, "the point of the relaxation violates a cut, or has too many pairs"
+    orders = abs(literals).sum(axis=1)
+    value = sum(problem.weights * exact) + sum(costs[orders] * selected)
+    return value + costs[0] * sum(held.constants), ""
+
+
+def _columns_of_point(point: Any, num_features: int, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """Literals [a, n] and signs [a]. Raises `_RefutedError` unless they are monomials."""
+    signs = _read(point, "sign")
+    if signs.ndim != 1:
+        raise _RefutedError("sign of the point is no vector")
+    signs = _read_integers(point, "sign", signs.shape)
+    literals = _read_integers(point, "literals", (len(signs), num_features))
+    sizes = abs(literals).sum(axis=1)
+    if (
+        (abs(literals) > 1).any()
+        or (abs(signs) != 1).any()
+        or not np.isin(sizes, np.arange(1, order + 1)).all()
+    ):
+        raise _RefutedError(f"the point has columns other than monomials of 1 to {order} literals")
+    return literals, signs
+
+
+def _group_rows(
+    problem: _AllMonomials, literals: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The columns' cover of each group, its label, and the group of each row."""
+    both = np.concatenate([literals > 0, literals < 0], axis=1)  # as the literals of the problem
+    covers = [problem.literals[:, chosen].all(axis=1) for chosen in both]
+    table = np.stack([*covers, problem.labels > 0], axis=1)
+    _, first, group_of = np.unique(
+        np.packbits(table, axis=1), axis=0, return_index=True, return_inverse=True
+    )
+    return table[first, :-1], problem.labels[first], group_of.reshape(-1)
+
+
+def _slacks_of_margins(point: _PointOfRelaxation, margin: Fraction) -> np.ndarray:
+    """The least slacks [g] by which groups have their margins."""
+    positive, negative = point.constants
+    outputs = point.covered * point.signs
+    scores = _times(outputs, point.coefficients) if len(point.signs) else Fraction(0)
+    return _positive_part(margin - point.labels * (scores + positive - negative)) / (1 + margin)
+
+
+def _pairs_hold(point: _PointOfRelaxation, selected: np.ndarray, slacks: np.ndarray) -> bool:
+    """Whether xi_i + xi_i' + sum of mu over S_ii' >= 1 for groups i, i' of opposite classes, with
+    all numbers rounded down. False where there are too many pairs to check.
+    """
+    is_open = slacks < 1
+    sides = [np.flatnonzero(is_open & (point.labels == label)) for label in (1, -1)]
+    num_columns = len(selected)
+    if 2 * len(sides[0]) * len(sides[1]) * max(num_columns, 1) > _MOST_PRODUCTS:
+        return False
+    if not sum(selected) < 2 ** (_HIGH_BITS - 2):
+        return False
+    low_bits = 51 - (num_columns + 2).bit_length()
+    mu, xi = (_in_two_parts(part, low_bits) for part in (selected, slacks))
+    covered = point.covered.astype(float)
+    for sign, (ends, others) in ((1, sides), (-1, sides[::-1])):
+        own, free = covered[ends] * (point.signs == sign), 1 - covered[others].T
+        size = max(1, _PAIRS_AT_ONCE // max(len(others), 1))
+        for begin in range(0, len(ends), size):
+            part = slice(begin, begin + size)
+            high, low = (
+                (own[part] * values) @ free + slack[ends[part], None] + slack[None, others]
+                for values, slack in zip(mu, xi, strict=True)
+            )
+            if (low < (2.0**_HIGH_BITS - high) * 2.0**low_bits).any():
+                return False
+    return True
+
+
+def _in_two_parts(values: np.ndarray, low_bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """The multiples of 2^-26 in numbers [k] from 0 up, and their rests in units of 2^-(26 +
+    low_bits), both as floats that are integers.
+    """
+    high, low = np.zeros(len(values)), np.zeros(len(values))
+    for index, value in enumerate(values.tolist()):
+        whole = value.numerator * 2 ** (_HIGH_BITS + low_bits) // value.denominator
+        high[index], low[index] = divmod(whole, 2**low_bits)
+    return high, low
 
 
 # --- maximum monomial agreement (Goldberg and Eckstein 2009, (27)) --------------------------------
@@ -2817,6 +2972,8 @@ def _and_header(found: Verification, result: Any, metadata: Mapping[str, Any]) -
     names = ["lower_bound", "integer_lower_bound", "integer_upper_bound"]
     names = names if is_of_rules else ["lower_bound", "upper_bound"]
     claims = result.proof if is_of_rules else result
+    if is_of_rules and hasattr(claims, "upper_bound"):
+        names.append("upper_bound")
     bounds = {name: float(_read_number(claims, name)) for name in names}
     held: dict[str, Any] = {
         name: value if math.isfinite(value) else None for name, value in bounds.items()

@@ -84,6 +84,81 @@ def test_bound_over_monomials_matches_that_of_the_pool_of_all_and_is_below_the_o
         assert found <= optimum + 1e-9
 
 
+def point_of(outputs, sizes, table, order, seed, labels):
+    """A point of the relaxation over some monomials at random, in float64, which satisfies all
+    margins and cuts; and its value by hand, in Fractions, without the weights and costs.
+    """
+    rng = np.random.default_rng(seed)
+    literals = [(column, value) for column in range(table.shape[1]) for value in (0, 1)]
+    chosen = [
+        one
+        for size in range(1, order + 1)
+        for one in itertools.combinations(literals, size)
+        if len({column for column, _ in one}) == size
+    ]
+    columns = rng.choice(np.arange(2, len(sizes)), 4, replace=False)
+    rows = np.zeros((4, table.shape[1]), int)
+    for row, column in zip(rows, columns, strict=True):
+        for attribute, value in chosen[(column - 2) // 2]:
+            row[attribute] = 1 if value else -1
+    raw = rng.random(6)
+    shares = raw / raw.sum()
+    selected = np.maximum(rng.random(4), shares[2:])
+    signed = labels[:, None] * outputs[:, [0, 1, *columns]]
+    slacks = np.maximum((float(MARGIN) - signed @ shares) / (1 + float(MARGIN)) + 1e-9, 0)
+    hits, misses = (signed[:, 2:] == 1) * selected, signed[:, 2:] != -1
+    served = hits @ misses.T
+    lacking = np.where(labels[:, None] != labels, 1 - served - slacks - slacks[:, None], 0)
+    slacks += np.maximum(np.maximum(lacking, lacking.T).max(axis=1), 0) + 1e-9
+    return types.SimpleNamespace(
+        literals=rows,
+        sign=np.where(columns % 2 == 0, 1, -1),
+        coefficients=shares[2:],
+        constants=shares[:2],
+        selected=selected,
+        slacks=slacks,
+    )
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_value_of_point_is_its_objective_and_above_the_optimum(order):
+    for seed in range(12):
+        table, labels, weights = random_table(seed)
+        outputs, sizes = monomials_of(table, order)
+        costs = np.array([0.125, 0.5, 1.25])[: order + 1]
+        point = point_of(outputs, sizes, table, order, seed, labels)
+        examples = verify._read_examples(len(table), labels, weights, None, np.zeros(()))
+        given = table, examples, verify._fractions(costs), MARGIN
+        found, flaw = verify._value_of_point(point, *given)
+        assert flaw == ""
+        orders = abs(point.literals).sum(axis=1)
+        value = weights @ point.slacks + costs[orders] @ point.selected
+        assert float(found) == pytest.approx(value + costs[0] * point.constants.sum(), rel=1e-12)
+        optimum = l0.optimum(outputs, labels, costs[sizes], float(MARGIN), weights)
+        assert found >= optimum - 1e-9
+        # without one of its slacks, the point violates a cut or still has a value that is attained
+        for row in np.flatnonzero(point.slacks > 1e-6):
+            lower = types.SimpleNamespace(**vars(point))
+            lower.slacks = np.where(np.arange(len(labels)) == row, 0, point.slacks)
+            changed, _ = verify._value_of_point(lower, *given)
+            assert changed >= optimum - 1e-9
+
+
+def test_pairs_hold_sees_a_violation_of_the_last_bit():
+    """Two rows that one column tells apart: 1/2 + 1/4 + 1/4 = 1, and less by 2^-54."""
+    point = verify._PointOfRelaxation(
+        np.array([[True], [False]]), np.array([1, -1]), np.arange(2), np.array([1]), *(None,) * 2
+    )
+    exact = verify._fractions([0.25, 0.25])
+    assert not verify._pairs_hold(point, verify._fractions([0.5]), exact)
+    # the cut of the other direction counts no column: the slacks alone must do
+    full = verify._fractions([0.5, 0.5])
+    for missing in (Fraction(0), Fraction(1, 2**54)):
+        slacks = full.copy()
+        slacks[0] -= missing
+        assert verify._pairs_hold(point, verify._fractions([0.5]), slacks) == (missing == 0)
+
+
 def test_bound_over_monomials_takes_duals_of_distinct_rows():
     """A dual of equal rows is the sum of theirs."""
     table = np.array([[1.0, 0.0], [0.0, np.nan], [1.0, 0.0], [1.0, 0.0]])
@@ -190,12 +265,23 @@ def test_the_upper_bound_of_a_fit_is_not_below_the_exact_sum_of_weights_and_cost
         lower_bound=found.lower_bound,
         integer_lower_bound=found.integer_lower_bound,
         integer_upper_bound=found.integer_upper_bound,
+        upper_bound=found.upper_bound,
         relaxed=found.proof,
         integer=found.integer_proof,
+    )
+    point = found.point
+    proof.point = types.SimpleNamespace(
+        **point._asdict(), literals=point.hypotheses.literals, sign=point.hypotheses.sign
     )
     result = types.SimpleNamespace(ensemble=fitted.ensemble, proof=proof)
     verification = verify.verify_rules(result, table, labels, weights=weights)
     assert verification.valid, verification.reason
+    assert "and at most" in verification.reason
+    proof.upper_bound = found.upper_bound * (1 - 1e-9)
+    assert (
+        "on the relaxation is claimed"
+        in verify.verify_rules(result, table, labels, weights=weights).reason
+    )
 
 
 def table_of_file(num=60):
@@ -251,6 +337,7 @@ def test_verify_proves_the_bounds_of_rules_of_l0(options, tmp_path):
         ("lower_bound", 0.01),
         ("integer_lower_bound", 0.01),
         ("integer_upper_bound", -0.01),
+        ("upper_bound", -0.01),
     ):
         proof = {**stored["proof"], name: np.asarray(stored["proof"][name]) + change}
         changed = {**stated, "model": {**stated["model"], "certificate": None}}

@@ -14,7 +14,7 @@ import numpy as np
 from jboost import verify
 from jboost.base.boosting import Fit
 from jboost.cli.options import Settings
-from jboost.l0.large import LargeCertificate
+from jboost.l0.large import LargeCertificate, RelaxedPoint
 from jboost.l0.pricing import PricingProof
 
 _MOST_ORDER = 2  # the largest order whose bounds `jboost.verify` checks
@@ -39,10 +39,12 @@ def of_fit(fitted: Fit, bits: np.ndarray, settings: Settings, margin: float) -> 
         "margin": np.asarray(margin, np.float64),
         "costs": np.concatenate([[float(np.asarray(learner.constant_cost))], prices]),
         "lower_bound": found.lower_bound,
+        "upper_bound": found.upper_bound,
         "integer_lower_bound": found.integer_lower_bound,
         "integer_upper_bound": found.integer_upper_bound,
         "relaxed": _duals(found.proof),
         "integer": _duals(found.integer_proof),
+        "point": _point(found.point),
     }
     return {"proof": arrays}
 
@@ -50,6 +52,12 @@ def of_fit(fitted: Fit, bits: np.ndarray, settings: Settings, margin: float) -> 
 def _duals(proof: PricingProof) -> dict[str, np.ndarray]:
     names = ("example_weights", "pairs", "pair_weights")
     return {name: np.asarray(getattr(proof, name)) for name in names}
+
+
+def _point(point: RelaxedPoint) -> dict[str, np.ndarray]:
+    names = ("coefficients", "constants", "selected", "slacks")
+    columns = {name: np.asarray(getattr(point.hypotheses, name)) for name in ("literals", "sign")}
+    return columns | {name: np.asarray(getattr(point, name)) for name in names}
 
 
 def metadata(
