@@ -130,7 +130,6 @@ PARTS = [
     ("calibrators", 0, "function"),
     ("calibrators", 0, "function", "slope"),
     ("calibrators", 0, "base_rate"),
-    ("calibrators", 0, "at_zero"),
 ]
 
 

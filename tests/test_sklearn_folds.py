@@ -47,6 +47,39 @@ def test_rows_of_equal_weight_are_whole_in_folds():
         assert all(set(part.testing.weights) == {0.1} for part in parts)
 
 
+def test_equal_features_are_in_one_fold_whatever_their_classes():
+    table = np.repeat(np.arange(12.0), 2)[:, None]
+    codes = np.tile([0, 1], 12)
+    keeps = np.ones(24, bool)
+    keeps[[1, 3, 5, 20, 22]] = False  # some features of one class alone
+    weights = np.ones(24)
+    weights[[6, 7]] = 1, 30  # the second outweighs a fold: the first one is shared as well
+    rows = tables.merge(table[keeps], codes[keeps], weights[keeps])
+    parts = folds.make(3, rows, rows.table, rows.codes, rows.weights, None, 0)
+    assert len(parts) == 3
+    seen = []
+    for part in parts:
+        held, kept = (set(side.table[:, 0]) for side in (part.testing, part.training))
+        assert held & kept == {3.0}
+        assert set(part.training.codes) == {0, 1}
+        is_shared = part.testing.table[:, 0] == 3
+        np.testing.assert_allclose(part.testing.weights[is_shared], [1 / 3, 10])
+        seen += [*(held - {3.0})]
+    assert sorted(seen) == [one for one in np.unique(rows.table) if one != 3]
+
+
+def test_folds_of_distinct_features_share_the_rarest_class():
+    rng = np.random.default_rng(0)
+    for num_rows in (8, 40):
+        table = rng.integers(0, 6, (num_rows, 1)).astype(float)
+        rows = tables.merge(table, rng.integers(0, 3, num_rows), np.ones(num_rows))
+        parts = folds.make(5, rows, rows.table, rows.codes, rows.weights, None, 0)
+        for part in parts:
+            assert not set(part.testing.table[:, 0]) & set(part.training.table[:, 0])
+        total = sum(part.testing.weights.sum() for part in parts)
+        assert not parts or total == num_rows
+
+
 @pytest.mark.parametrize(
     "losses, chosen",
     [

@@ -96,7 +96,7 @@ def test_a_function_of_one_at_zero_leaves_negative_scores_to_the_first_class():
     found = calibration.fit(
         scores, is_class, np.ones(3), "isotonic", is_covered=np.ones(3, bool), base_rate=0.6
     )
-    assert found.at_zero > 0.99
+    assert found.function(np.zeros(1))[0] > 0.99
     values = found(np.array([-1.5, -0.5, 0.0, 0.5]), np.ones(4, bool))
     assert (np.diff(values) >= 0).all()
     assert values[2] <= 0.5 < values[3]

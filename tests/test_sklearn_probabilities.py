@@ -24,13 +24,11 @@ def noisy(num_rows=90, seed=0):
     return X, (X[:, 0] + X[:, 1] > 0) ^ (generator.random(num_rows) < 0.2)
 
 
-def stretched(held_out, is_class, weights, scores):
-    """Isotonic regression on held-out scores, stretched to 1/2 at 0 on both sides."""
+def isotonic(held_out, is_class, weights, scores):
+    """Isotonic regression on held-out scores, on the side of 1/2 of the predicted class."""
     fitted = IsotonicRegression(out_of_bounds="clip").fit(held_out, is_class, weights)
-    middle = np.clip(fitted.predict([0.0])[0], 1e-6, 1 - 1e-6)
     found = fitted.predict(scores)
-    above, below = 0.5 + 0.5 * (found - middle) / (1 - middle), 0.5 * found / middle
-    return np.where(scores > 0, above, below)
+    return np.where(scores > 0, np.maximum(found, 0.5), np.minimum(found, 0.5))
 
 
 def scores_of_pair(models, X):
@@ -63,7 +61,7 @@ def test_optimal_vote_is_calibrated_on_rows_that_no_part_was_trained_on():
     model.fit(X, y, sample_weight=weights)
     scores = model.decision_function(X) / np.abs(model.votes_[0].coefficients).sum()
     kept = weights > 0
-    expected = stretched(held_out[kept], y[kept], weights[kept], scores)
+    expected = isotonic(held_out[kept], y[kept], weights[kept], scores)
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], expected, atol=1e-5)
 
 
@@ -88,6 +86,31 @@ def test_a_constant_piece_around_zero_leaves_the_class_to_the_score():
         scores, is_class, np.ones(4), "isotonic", is_covered=covered, base_rate=0.5
     )(scores, covered)
     assert ((found > 1 - found) == (scores > 0)).all()
+
+
+def test_probabilities_are_those_of_the_function_where_it_names_the_predicted_class():
+    rng = np.random.default_rng(0)
+    scores, covered = rng.normal(size=400), np.ones(400, bool)
+    is_class = rng.random(400) < 1 / (1 + np.exp(1.5 - 2 * scores))  # 1/2 at the score 3/4
+    for method in calibration.METHODS:
+        fitted = calibration.fit(
+            scores, is_class, np.ones(400), method, is_covered=covered, base_rate=0.3
+        )
+        found, plain = fitted(scores, covered), fitted.function(scores)
+        names_same = (plain > 0.5) == (scores > 0)
+        assert 0.5 < names_same.mean() < 1
+        assert (found[names_same] == plain[names_same]).all()
+        np.testing.assert_allclose(found[~names_same], 0.5, rtol=1e-15)
+
+
+def test_scores_that_say_nothing_leave_the_base_rate():
+    scores, covered = np.array([-2.0, -1.0, 1.0, 2.0]), np.ones(4, bool)
+    is_class = np.array([True, False, False, False])  # lower scores for the class
+    for method in calibration.METHODS:
+        fitted = calibration.fit(
+            scores, is_class, np.ones(4), method, is_covered=covered, base_rate=0.25
+        )
+        np.testing.assert_allclose(fitted(scores, covered), [0.25, 0.25, 0.5, 0.5], rtol=1e-15)
 
 
 def test_prefit_classifiers_with_a_class_of_one_row_are_calibrated_on_their_own_rows():
@@ -131,7 +154,7 @@ def test_margin_thinner_is_calibrated_on_rows_that_chose_no_votes():
             tolerance=1e-3,
         )
         held_out[testing] = outputs[testing] @ np.asarray(found.coefficients, np.float64)
-    expected = stretched(held_out, y, weights, thin.decision_function(X))
+    expected = isotonic(held_out, y, weights, thin.decision_function(X))
     found = thin.predict_proba(X)
     np.testing.assert_allclose(found[:, 1], expected, atol=2e-2)
     assert np.median(np.abs(found[:, 1] - expected)) < 1e-6

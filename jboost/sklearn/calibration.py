@@ -15,8 +15,6 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import StratifiedKFold
 
 METHODS = ("sigmoid", "isotonic")
-_TINY = 1e-6  # keeps a quotient finite where the fitted function is 0 or 1 at the score 0
-
 _ABOVE_HALF = float(np.nextafter(0.5, 1.0))
 
 
@@ -50,20 +48,17 @@ class Calibration:
     """The probability of a class as a nondecreasing function of the score.
 
     The probability of a positive score is above 1/2, and that of others is at most 1/2, so that the
-    class of highest probability is the predicted one: the fitted function is stretched linearly on
-    each side of the score 0. That changes little where the fitted function is near 1/2 at 0.
+    class of highest probability is the predicted one: where the fitted function says otherwise, the
+    probability is 1/2, or the next number above it. All others are those of the fitted function.
     """
 
     function: Sigmoid | Isotonic
     base_rate: float  # of rows on which nothing votes
-    at_zero: float  # the fitted function at the score 0, inside (0, 1)
 
     def __call__(self, scores: np.ndarray, is_covered: np.ndarray) -> np.ndarray:
         """The probability of each score [k]; the base rate where `is_covered` [k] is False."""
-        found, middle = self.function(scores), self.at_zero
-        # isotonic regression may be constant around 0: the class is that of the score even there
-        above = np.maximum(0.5 + 0.5 * (found - middle) / (1 - middle), _ABOVE_HALF)
-        below = np.minimum(0.5 * found / middle, 0.5)  # `middle` may be below a function of 1 at 0
+        found = self.function(scores)
+        above, below = np.maximum(found, _ABOVE_HALF), np.minimum(found, 0.5)
         return np.where(is_covered, np.where(scores > 0, above, below), self.base_rate)
 
 
@@ -94,9 +89,9 @@ def fit(
     True
     """
     function = _function(scores[is_covered], is_class[is_covered], weights[is_covered], method)
-    function = function or _constant(base_rate)
-    at_zero = float(np.clip(function(np.zeros(1))[0], _TINY, 1 - _TINY))
-    return Calibration(function, base_rate, at_zero)
+    # without a function the base rate of all rows remains
+    constant = Isotonic(np.zeros(1), np.full(1, base_rate))
+    return Calibration(function or constant, base_rate)
 
 
 def is_available(estimator: Any) -> bool:
@@ -278,10 +273,6 @@ def _function(
         return Isotonic(*(np.asarray(knot, np.float64) for knot in knots))
     slope, intercept = float(calibrator.a_), float(calibrator.b_)
     return Sigmoid(slope, intercept) if slope < 0 else None
-
-
-def _constant(rate: float) -> Isotonic:
-    return Isotonic(np.zeros(1), np.full(1, rate))
 
 
 class _Scores(ClassifierMixin, BaseEstimator):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.model_selection import StratifiedKFold, check_cv
 
-from jboost.sklearn.tables import LabelledRows, merge
+from jboost.sklearn.tables import LabelledRows, merge, patterns
 
 _ROUNDING = 1e-9  # relative, of sums of weights
 
@@ -31,10 +31,10 @@ def make(
 ) -> list[Fold]:
     """The folds of a number or of a splitter of scikit-learn.
 
-    A number splits the merged rows, so that equal rows are in one fold, and is reduced to the
-    number of rows of the smallest class. A merged row that weighs more than a fold of its class
-    does not fit into one: each of k folds holds out 1 / k of its weight. A splitter splits the rows
-    of `fit`.
+    A number splits the distinct rows of features, so that equal rows are in one fold whatever their
+    classes, and is reduced to the number of these rows of the smallest class. A row that weighs
+    more than a fold of its class does not fit into one: each of k folds holds out 1 / k of the
+    weight of all rows with its features. A splitter splits the rows of `fit`.
 
     Args:
       cv: a number of folds, at least 2; or a splitter or an iterable of pairs of indices.
@@ -75,20 +75,36 @@ def make(
 def _of_number(num_folds: int, rows: LabelledRows, random_state: Any) -> list[Fold]:
     if num_folds < 2:
         raise ValueError(f"cv is {num_folds}: expected at least 2 folds")
-    smallest = int(np.bincount(rows.codes)[np.unique(rows.codes)].min())
+    pattern_of = patterns(rows)
+    strata = _rarest_class(rows.codes, pattern_of)
+    smallest = int(np.bincount(strata)[np.unique(strata)].min())
     if smallest < 2:
         return []
     count = min(num_folds, smallest)
     splitter = StratifiedKFold(count, shuffle=True, random_state=random_state)
     of_class = np.bincount(rows.codes, rows.weights)[rows.codes]
-    outweighs_fold = rows.weights * count > of_class * (1 + _ROUNDING)
+    outweighs_fold = np.zeros(len(strata), bool)
+    outweighs_fold[pattern_of[rows.weights * count > of_class * (1 + _ROUNDING)]] = True
     parts = []
-    for _, testing in splitter.split(rows.table, rows.codes):
-        held_out = np.zeros(len(rows.codes))
+    for _, testing in splitter.split(strata, strata):
+        held_out = np.zeros(len(strata))
         held_out[testing] = 1.0
         held_out[outweighs_fold] = 1 / count
-        parts.append(Fold(_share(rows, 1 - held_out), _share(rows, held_out)))
+        of_row = held_out[pattern_of]
+        parts.append(Fold(_share(rows, 1 - of_row), _share(rows, of_row)))
     return parts
+
+
+def _rarest_class(codes: np.ndarray, pattern_of: np.ndarray) -> np.ndarray:
+    """The class of each distinct row of features; of several classes that of the fewest rows, so
+    that the folds share the rows of this class evenly.
+    """
+    order = np.argsort(np.bincount(codes), kind="stable")
+    rank = np.argsort(order)
+    least = np.full(pattern_of.max() + 1, len(order))
+    np.minimum.at(least, pattern_of, rank[codes])
+    rarest: np.ndarray = order[least]
+    return rarest
 
 
 def _share(rows: LabelledRows, shares: np.ndarray) -> LabelledRows:

@@ -107,7 +107,7 @@ def describe_calibration(one: Calibration) -> dict[str, Any]:
             "probabilities": function.probabilities.tolist(),
         }
     )
-    return {"base_rate": one.base_rate, "at_zero": one.at_zero, "function": described}
+    return {"base_rate": one.base_rate, "function": described}
 
 
 def read_calibration(entry: dict[str, Any]) -> Calibration:
@@ -118,9 +118,7 @@ def read_calibration(entry: dict[str, Any]) -> Calibration:
     """
     described = entry["function"]
     function = _sigmoid(described) if "slope" in described else _isotonic(described)
-    at_zero = _between(entry["at_zero"], 0.0, 1.0)
-    expect(0 < at_zero < 1, "at_zero")
-    return Calibration(function, _between(entry["base_rate"], 0.0, 1.0), at_zero)
+    return Calibration(function, _between(entry["base_rate"], 0.0, 1.0))
 
 
 def read_count(value: Any, least: int) -> int:

@@ -102,6 +102,20 @@ def merge(table: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Labelled
     return LabelledRows(table[first], codes[first], sums)
 
 
+def patterns(rows: LabelledRows) -> np.ndarray:
+    """The index of the distinct row of features of each merged row, [r].
+
+    >>> import numpy as np
+    >>> table = np.array([[1.0], [2.0], [2.0], [np.nan]])
+    >>> patterns(merge(table, np.array([0, 1, 0, 0]), np.ones(4))).tolist()
+    [0, 1, 1, 2]
+    """
+    numbers = _numbers(rows.table)
+    one, following = numbers[:-1], numbers[1:]
+    differs = (one != following) & ~(np.isnan(one) & np.isnan(following))
+    return np.concatenate([[0], np.cumsum(differs.any(axis=1))])
+
+
 def sort(table: np.ndarray, codes: np.ndarray) -> LabelledRows:
     """All rows, sorted, each with the weight 1."""
     keys = np.column_stack([_numbers(table) + 0.0, codes.astype(np.float64)])
