@@ -68,6 +68,14 @@ def test_equal_features_are_in_one_fold_whatever_their_classes():
     assert sorted(seen) == [one for one in np.unique(rows.table) if one != 3]
 
 
+def test_rows_that_are_not_merged_are_shared_by_the_folds():
+    table, codes = np.zeros((12, 1)), np.repeat([0, 1], 6)
+    rows = tables.sort(table, codes)
+    parts = folds.make(3, rows, table, codes, np.ones(12), None, 0)
+    assert [len(part.testing.codes) for part in parts] == [4, 4, 4]
+    assert all(np.bincount(part.testing.codes).tolist() == [2, 2] for part in parts)
+
+
 def test_folds_of_distinct_features_share_the_rarest_class():
     rng = np.random.default_rng(0)
     for num_rows in (8, 40):

@@ -31,14 +31,14 @@ def make(
 ) -> list[Fold]:
     """The folds of a number or of a splitter of scikit-learn.
 
-    A number splits the distinct rows of features, so that equal rows are in one fold whatever their
-    classes, and is reduced to the number of these rows of the smallest class. A row that weighs
-    more than a fold of its class does not fit into one: each of k folds holds out 1 / k of the
-    weight of all rows with its features. A splitter splits the rows of `fit`.
+    A number splits the distinct rows of features, so that merged rows are in one fold whatever
+    their classes, and is reduced to the number of these rows of the smallest class. A row that
+    weighs more than a fold of its class does not fit into one: each of k folds holds out 1 / k of
+    the weight of all rows with its features. A splitter splits the rows of `fit`.
 
     Args:
       cv: a number of folds, at least 2; or a splitter or an iterable of pairs of indices.
-      rows: the merged training rows.
+      rows: the training rows, merged or not.
       table: [m, n] the rows of `fit`.
       codes: [m] the index of the class of each.
       weights: [m].

@@ -103,7 +103,8 @@ def merge(table: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> Labelled
 
 
 def patterns(rows: LabelledRows) -> np.ndarray:
-    """The index of the distinct row of features of each merged row, [r].
+    """The index of the distinct row of features of each merged row, [r]. Where equal rows of one
+    class are not merged, every row has an index of its own.
 
     >>> import numpy as np
     >>> table = np.array([[1.0], [2.0], [2.0], [np.nan]])
@@ -113,7 +114,9 @@ def patterns(rows: LabelledRows) -> np.ndarray:
     numbers = _numbers(rows.table)
     one, following = numbers[:-1], numbers[1:]
     differs = (one != following) & ~(np.isnan(one) & np.isnan(following))
-    return np.concatenate([[0], np.cumsum(differs.any(axis=1))])
+    found = np.concatenate([[0], np.cumsum(differs.any(axis=1))])
+    is_merged = len(np.unique(np.stack([found, rows.codes]), axis=1).T) == len(rows.codes)
+    return found if is_merged else np.arange(len(rows.codes))
 
 
 def sort(table: np.ndarray, codes: np.ndarray) -> LabelledRows:
