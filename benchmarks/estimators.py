@@ -158,6 +158,8 @@ def table(results: Mapping[str, Any]) -> str:
         " The first fit on a set compiles what the sets before it did not; seconds are those of"
         " the processor."
     )
+    if "remark" in results:  # of results that were joined by hand
+        title += f" {results['remark']}"
     header = (
         "estimator",
         "balanced accuracy",
