@@ -82,10 +82,21 @@ make_venv() {
     exit 2
 }
 
+# refuse_borrowed: a .venv that is a link to the environment of another checkout would be cleared there.
+refuse_borrowed() {
+    read_stamp
+    local owner=${place#* }
+    if [ -L "$venv" ] && [ -n "$owner" ] && [ "$owner" != "$repo" ]; then
+        say ".venv is a link to the environment of $owner, which this command would change: remove the link"
+        exit 2
+    fi
+}
+
 # make_ready WORDS: called under the lock.
 make_ready() {
     local now wanted=$1 word list
     is_ready "$wanted" && return 0
+    refuse_borrowed
     now=$(identity) || now=''
     rm -f "$stamp"
     if [ -z "$extras" ] || [ "${now%%$'\n'*}" != "$place" ] ||

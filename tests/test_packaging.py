@@ -255,6 +255,26 @@ def test_run_makes_good_what_is_half_made_or_out_of_date(clone):
 
 
 @needs_bash
+def test_run_leaves_the_environment_of_another_checkout_alone(clone):
+    clone.add_python()
+    clone.run()
+    clone.done()
+    owner = clone.root
+    clone.root = shutil.copytree(owner, owner.with_name("other"), symlinks=True)
+    shutil.rmtree(clone.root / ".venv")
+    (clone.root / ".venv").symlink_to(owner / ".venv")
+    code, _, err = clone.run()
+    assert code == 2
+    assert f".venv is a link to the environment of {owner}" in err
+    assert "remove the link" in err
+    assert clone.done() == []
+    assert (owner / ".venv" / "jboost-stamp").exists()
+    (clone.root / ".venv").unlink()
+    assert clone.run()[0] == 0
+    assert clone.done() == ["venv", "pip .[cli]"]
+
+
+@needs_bash
 def test_run_keeps_the_extras_that_are_there(clone):
     clone.add_python()
     clone.run()
