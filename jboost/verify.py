@@ -2736,20 +2736,8 @@ def verify_file(
         reason = _what_is_missing(fields, flaw)
         return Verification(False, -math.inf, math.inf, f"{path}: {reason}")
     is_pool = method.check in (verify_pair, verify_combination)
-    if isinstance(data, Mapping):
-        arguments, data = dict(data), "data"
-    elif Path(data).suffix == ".npz":
-        arguments = _read_arguments(data)
-    elif hasattr(fields, "binarizer"):
-        arguments = _read_columns(data, metadata, fields.binarizer, label, weights)
-    elif not is_pool:
-        raise ValueError(f"{data}: expected an .npz file with the arrays {', '.join(method.data)}")
-    elif "score_columns" in metadata and not metadata["score_columns"]:
-        reason = "the scores are those of trained classifiers: pass points and labels as .npz"
-        return Verification(False, -math.inf, math.inf, f"{path}: {reason}")
-    else:
-        arguments = _read_table(data, metadata, fields, label, weights)
-        arguments[method.data[0]] = arguments.pop("points")
+    source = "data" if isinstance(data, Mapping) else data
+    arguments = _given_arguments(path, data, fields, metadata, method, (label, weights))
     if max_points is not None and is_pool:
         arguments["max_points"] = max_points
     if max_nodes is not None and method.check is verify_ensemble:
@@ -2761,7 +2749,7 @@ def verify_file(
         arguments["features"] = _features_of(fields, metadata, arguments.pop("rows"))
     missing = [name for name in method.data if name not in arguments]
     if missing:
-        raise ValueError(f"{data}: has no array {missing[0]}: expected {', '.join(method.data)}")
+        raise ValueError(f"{source}: has no array {missing[0]}: expected {', '.join(method.data)}")
     if hasattr(fields, "binarizer"):
         _check_rows(fields, metadata, arguments)
         arguments = _options_of_fit(fields) | arguments
@@ -2769,8 +2757,34 @@ def verify_file(
     try:
         found = method.check(result, *positional, **arguments)
     except TypeError as error:
-        raise ValueError(f"{data}: an array that the check does not take ({error})") from None
+        raise ValueError(f"{source}: an array that the check does not take ({error})") from None
     return _and_header(found, result, metadata) if hasattr(fields, "binarizer") else found
+
+
+def _given_arguments(
+    model: Path,
+    data: str | Path | Mapping[str, Any],
+    fields: Any,
+    metadata: dict[str, Any],
+    method: _Method,
+    columns: tuple[str | None, str | None],
+) -> dict[str, Any]:
+    """The arguments of the method's check by name. `columns` are those of labels and weights."""
+    if isinstance(data, Mapping):
+        return dict(data)
+    if Path(data).suffix == ".npz":
+        return _read_arguments(data)
+    if hasattr(fields, "binarizer"):
+        return _read_columns(data, metadata, fields.binarizer, *columns)
+    if method.check not in (verify_pair, verify_combination):
+        raise ValueError(f"{data}: expected an .npz file with the arrays {', '.join(method.data)}")
+    if "score_columns" in metadata and not metadata["score_columns"]:
+        raise _RefutedError(
+            f"{model}: the scores are those of trained classifiers: pass points and labels as .npz"
+        )
+    arguments = _read_table(data, metadata, fields, *columns)
+    arguments[method.data[0]] = arguments.pop("points")
+    return arguments
 
 
 # As `jboost.files` does, reading takes at most so many times the size of a file in memory, or so

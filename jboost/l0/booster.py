@@ -225,12 +225,8 @@ class L0(boosting.Booster):
         and stores the new columns.
         """
         before = memory
-        # the increase of the lower bound if no new column cut off the smoothed duals
-        full_gain = proposal.relaxation.lower_bound - _bounds(before)[1]
-        expected_gain = (1 - before.smoothing) * full_gain
         memory = self._with_bounds(memory, dataset, proposal)
         upper, lower = _bounds(memory)
-        has_gained_enough = lower - _bounds(before)[1] > _ENOUGH_GAIN * expected_gain
         is_closed = local_search.have_met(lower, upper, self.tolerance)
         rounded = local_search.evaluate(
             self.instance(dataset, memory.outputs, memory.costs, memory.is_used),
@@ -249,17 +245,7 @@ class L0(boosting.Booster):
         )
         memory = memory._replace(relaxation=self._last_relaxation(before, proposal.relaxation))
         memory = _with_columns(memory, entered)._replace(best=best)
-        is_smaller = upper - lower < _LEAST_GAIN * memory.gap
-        has_gained = ((entered.num_new > 0) & ~jnp.all(entered.is_used)) | is_smaller
-        memory = memory._replace(
-            either=memory.either | is_closed,
-            # Once the gap is closed, the next round solves the other relaxation, of unknown gap.
-            gap=jnp.where(is_closed, jnp.inf, jnp.where(is_smaller, upper - lower, memory.gap)),
-            num_idle=jnp.where(has_gained | is_closed, 0, memory.num_idle + 1).astype(jnp.int32),
-            smoothing=_next_smoothing(memory.smoothing, entered.num_new, has_gained_enough).astype(
-                upper.dtype
-            ),
-        )
+        memory = _with_progress(memory, before, proposal, entered, is_closed)
         is_last = before.either | (not self.bounds_integer)
         return Absorbed(
             memory=memory,
@@ -401,6 +387,32 @@ class L0(boosting.Booster):
             proof,
             memory.integer_proof,
         )
+
+
+def _with_progress(
+    memory: L0Memory,
+    before: L0Memory,
+    proposal: Priced,
+    entered: columns.Entered,
+    is_closed: Array,
+) -> L0Memory:
+    """The memory with the gap, the idle rounds and the smoothing after a round."""
+    upper, lower = _bounds(memory)
+    # the increase of the lower bound if no new column cut off the smoothed duals
+    full_gain = proposal.relaxation.lower_bound - _bounds(before)[1]
+    expected_gain = (1 - before.smoothing) * full_gain
+    has_gained_enough = lower - _bounds(before)[1] > _ENOUGH_GAIN * expected_gain
+    is_smaller = upper - lower < _LEAST_GAIN * memory.gap
+    has_gained = ((entered.num_new > 0) & ~jnp.all(entered.is_used)) | is_smaller
+    return memory._replace(
+        either=memory.either | is_closed,
+        # Once the gap is closed, the next round solves the other relaxation, of unknown gap.
+        gap=jnp.where(is_closed, jnp.inf, jnp.where(is_smaller, upper - lower, memory.gap)),
+        num_idle=jnp.where(has_gained | is_closed, 0, memory.num_idle + 1).astype(jnp.int32),
+        smoothing=_next_smoothing(memory.smoothing, entered.num_new, has_gained_enough).astype(
+            upper.dtype
+        ),
+    )
 
 
 def _with_columns(memory: L0Memory, entered: columns.Entered) -> L0Memory:

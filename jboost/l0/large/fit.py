@@ -26,7 +26,7 @@ from jboost.l0.large.proof import MonomialTable, TableBound
 from jboost.l0.large.run import FewRules, Run, Solution
 from jboost.l0.large.state import LargeState, restore, validate
 from jboost.l0.large.table import make_table
-from jboost.l0.large.votes import SignedMonomials, upper_bound
+from jboost.l0.large.votes import MonomialVote, SignedMonomials, upper_bound
 from jboost.l0.pricing import PricingProof
 from jboost.l0.votes.vertex import VertexConfig
 from jboost.learners.monomials import Monomial, Monomials
@@ -225,24 +225,6 @@ def _conclude(run: Run, learner: Monomials, rows: np.ndarray, num_rows: int, sta
     """
     table, vote = run.table, run.vote
     dtype = jnp.result_type(float)
-    hypotheses = _hypotheses(table, vote.columns)
-    # The size is rounded up, so that predictions share compiled programs.
-    size = max(-(-vote.num_rules // _SLOTS_AT_ONCE), 1) * _SLOTS_AT_ONCE
-    coefficients = np.zeros((size, 2))
-    coefficients[: vote.num_rules] = vote.coefficients[:, None]
-    padded = jax.tree.map(
-        lambda leaf: np.pad(
-            leaf, [(0, size - len(leaf))] + [(0, 0)] * (leaf.ndim - 1), constant_values=1
-        ),
-        hypotheses,
-    )
-    ensemble = Ensemble(
-        learner,
-        jax.tree.map(devices.from_host, padded),
-        devices.from_host(coefficients.astype(dtype)),
-        devices.from_host(np.asarray(vote.constants[0] - vote.constants[1], dtype)),
-        devices.from_host(np.asarray(vote.num_rules, np.int32)),
-    )
     first, second = run.first, run.second  # None if the fit ended before
     proven = _proof(None if first is None else first.proven, rows, num_rows)
     integer_lower = 0.0 if second is None else second.lower_bound
@@ -264,11 +246,33 @@ def _conclude(run: Run, learner: Monomials, rows: np.ndarray, num_rows: int, sta
     )
     shown = Trace(unknown, lower, above, above)
     return Fit(
-        ensemble,
+        _ensemble(table, vote, learner, dtype),
         certificate,
         shown,
         devices.from_host(np.asarray(len(run.trace), np.int32)),
         devices.from_host(np.asarray(int(status), np.int32)),
+    )
+
+
+def _ensemble(table: MonomialTable, vote: MonomialVote, learner: Monomials, dtype: Any) -> Ensemble:
+    """The rules that vote. The number of slots is rounded up, so that predictions share compiled
+    programs.
+    """
+    size = max(-(-vote.num_rules // _SLOTS_AT_ONCE), 1) * _SLOTS_AT_ONCE
+    coefficients = np.zeros((size, 2))
+    coefficients[: vote.num_rules] = vote.coefficients[:, None]
+    padded = jax.tree.map(
+        lambda leaf: np.pad(
+            leaf, [(0, size - len(leaf))] + [(0, 0)] * (leaf.ndim - 1), constant_values=1
+        ),
+        _hypotheses(table, vote.columns),
+    )
+    return Ensemble(
+        learner,
+        jax.tree.map(devices.from_host, padded),
+        devices.from_host(coefficients.astype(dtype)),
+        devices.from_host(np.asarray(vote.constants[0] - vote.constants[1], dtype)),
+        devices.from_host(np.asarray(vote.num_rules, np.int32)),
     )
 
 
