@@ -49,13 +49,8 @@ def make_problem(
     enough: ArrayLike | None,
 ) -> tuple[MonomialProblem, bool]:
     """The problem, and whether literals cost nothing and their number is not limited."""
-    table = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
+    table = _table_of(features)
     num_examples, num_attributes = table.shape
-    if num_examples > _MOST_ROWS:
-        raise ValueError(
-            f"features has {num_examples} rows: {_MOST_ROWS} at most; merge equal ones"
-            " (jboost.data.merging) or take a sample"
-        )
     signs = check.label_array("labels", labels, shape=(num_examples,), kinds="fi")
     weights = check.numeric("example_weights", example_weights, shape=(num_examples,), kinds="fiu")
     highest = _highest_order(max_order, num_attributes)
@@ -63,13 +58,8 @@ def make_problem(
     if costs is not None:
         prices = check.numeric("costs", costs, shape=(highest + 1,), kinds="fiu")
     rewards = None if pair_weights is None else _rewards_of(pair_weights, num_examples)
-    dtype = jnp.result_type(
-        *(
-            float_type_of(part.dtype)
-            for part in (table, weights, prices, None if rewards is None else rewards.values)
-            if part is not None
-        )
-    )
+    amounts = (table, weights, prices, None if rewards is None else rewards.values)
+    dtype = jnp.result_type(*(float_type_of(part.dtype) for part in amounts if part is not None))
     weights = weights.astype(dtype)
     prices = jnp.zeros((highest + 1,), dtype) if prices is None else prices.astype(dtype)
     if rewards is not None:
@@ -93,6 +83,17 @@ def make_problem(
         _prepare(table.astype(dtype), signs.astype(dtype), weights, prices, rewards, kept, wanted),
         costs is None and max_order is None,
     )
+
+
+def _table_of(features: ArrayLike) -> Array:
+    """The attributes as an array. Raises ValueError for a wrong shape and for too many rows."""
+    table = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
+    if table.shape[0] > _MOST_ROWS:
+        raise ValueError(
+            f"features has {table.shape[0]} rows: {_MOST_ROWS} at most; merge equal ones"
+            " (jboost.data.merging) or take a sample"
+        )
+    return table
 
 
 def _highest_order(max_order: int | None, num_attributes: int) -> int:
@@ -258,28 +259,20 @@ def _prepare(
     is_valid &= (
         jnp.all(weights >= 0) & (total < jnp.inf) & jnp.all(costs >= 0) & jnp.any(costs < jnp.inf)
     )
-    whole = integers.to_integers(jnp.where(weights >= 0, weights, 0), power)
-    hidden = _rounding_of(weights, whole, power)
+    whole, hidden, vanished = _rounded(weights, power)
     whole_pairs = None
-    vanished = jnp.sum((whole == 0) & (weights > 0))
     if rewards is not None and pairs is not None:
-        values = pairs.values
-        is_valid &= jnp.all(values >= 0) & jnp.all(rewards.pairs < labels.shape[0])
-        whole_pairs = pairs._replace(
-            values=integers.to_integers(jnp.where(values >= 0, values, 0), power)
-        )
-        hidden += _rounding_of(values, whole_pairs.values, power)
-        vanished += jnp.sum((whole_pairs.values == 0) & (values > 0))
+        is_valid &= jnp.all(pairs.values >= 0) & jnp.all(rewards.pairs < labels.shape[0])
+        whole_values, of_values, more = _rounded(pairs.values, power)
+        whole_pairs = pairs._replace(values=whole_values)
+        hidden, vanished = hidden + of_values, vanished + more
     # an order that costs more than the least cost by the largest possible gain is never the best
     whole_costs, cut = integers.floor_to_integers(costs, power)
     spare = integers.loss_of_rounding(hidden + cut + vanished.astype(hidden.dtype), power)
     whole_enough = None
     if enough is not None:
         is_valid &= ~jnp.isnan(enough)
-        most = 1 << integers.bits(weights.dtype)
-        whole_enough = jnp.clip(
-            jnp.floor(numerics.times_power_of_two(enough + jnp.min(costs), power)), -most, most
-        ).astype(whole.dtype)
+        whole_enough = _whole_value(enough + jnp.min(costs), power, weights.dtype, whole.dtype)
     return MonomialProblem(
         table,
         labels,
@@ -296,6 +289,14 @@ def _prepare(
     )
 
 
+def _whole_value(value: Array, power: Array, dtype: Any, whole_dtype: Any) -> Array:
+    """A value [] as an integer, rounded down, within the range of sums of integers."""
+    most = 1 << integers.bits(dtype)
+    return jnp.clip(jnp.floor(numerics.times_power_of_two(value, power)), -most, most).astype(
+        whole_dtype
+    )
+
+
 def _between_classes(rewards: Rewards, labels: Array, mask: Array) -> Rewards:
     """The rewards; all that do not count, such as empty slots and pairs within a class, become
     pairs of the first example with itself, of value 0.
@@ -307,8 +308,10 @@ def _between_classes(rewards: Rewards, labels: Array, mask: Array) -> Rewards:
     return Rewards(pairs, jnp.where(is_used, rewards.values, 0))
 
 
-def _rounding_of(amounts: Array, whole: Array, power: Array) -> Array:
-    """The sum [] of the changes of amounts by the rounding to integers, in their unit."""
-    return jnp.sum(
-        jnp.abs(numerics.times_power_of_two(amounts, power) - whole.astype(amounts.dtype))
-    )
+def _rounded(amounts: Array, power: Array) -> tuple[Array, Array, Array]:
+    """Amounts as integers, negative ones as 0; the sum [] of the changes by the rounding, in the
+    unit of the integers; and the number [] of positive amounts that became 0.
+    """
+    whole = integers.to_integers(jnp.where(amounts >= 0, amounts, 0), power)
+    changes = jnp.abs(numerics.times_power_of_two(amounts, power) - whole.astype(amounts.dtype))
+    return whole, jnp.sum(changes), jnp.sum((whole == 0) & (amounts > 0))
