@@ -1803,12 +1803,10 @@ def verify_rules(result: Any, features: Any, labels: Any, *, weights: Any = None
         raise ValueError("features has entries other than 0, 1 and NaN")
     examples = _read_examples(len(table), labels, weights, None, np.zeros(()))
     table, margin = table[examples.kept], _read_number(proof, "margin")
-    costs = _read(proof, "costs")
-    order = getattr(getattr(ensemble, "learner", None), "max_order", None)
-    if not 0 < margin <= 1 or costs.ndim != 1 or not (costs >= 0).all():
-        raise _RefutedError("margin or costs of the proof are not those of a fit")
-    if not isinstance(order, int) or not 0 < order == len(costs) - 1 <= _MOST_ORDER_OF_RULES:
-        raise _RefutedError("rules are checked over all rules of one or two literals only")
+    order: Any = getattr(getattr(ensemble, "learner", None), "max_order", None)
+    costs = _costs_of_rules(proof, order)
+    if not 0 < margin <= 1:
+        raise _RefutedError("the margin of the proof is not that of a fit")
     given = table, examples, _fractions(costs), Fraction(margin)
     lower = _bound_over_monomials(getattr(proof, "integer", None), *given, either=True)
     relaxed = _bound_over_monomials(getattr(proof, "relaxed", None), *given, either=False)
@@ -1822,6 +1820,22 @@ def verify_rules(result: Any, features: Any, labels: Any, *, weights: Any = None
     )
     claimed = [_read_number(proof, f"integer_{name}_bound") for name in ("lower", "upper")]
     return _conclude((claimed[0], claimed[1]), (lower, upper), faults, note)
+
+
+def _costs_of_rules(proof: Any, order: Any) -> np.ndarray:
+    """The costs of a constant and of rules of 1, 2, ... literals, without those of the last orders
+    that are infinite: no rule has so many literals.
+    """
+    costs = _read(proof, "costs", is_finite=False).astype(float)
+    if costs.ndim != 1 or not (costs >= 0).all():
+        raise _RefutedError("the costs of the proof are not those of a fit")
+    if not isinstance(order, int) or not 0 < order == len(costs) - 1 <= _MOST_ORDER_OF_RULES:
+        raise _RefutedError("rules are checked over all rules of one or two literals only")
+    finite = np.flatnonzero(np.isfinite(costs))
+    costs = costs[: finite.max(initial=-1) + 1]
+    if len(finite) != len(costs) or len(costs) == 0:
+        raise _RefutedError("costs has entries that are not finite numbers, which claim nothing")
+    return costs
 
 
 def _relaxation_of_rules(
@@ -1871,6 +1885,8 @@ def _cost_of_votes(
     scores = _times(outputs, coefficients) + constant if len(used) else constant
     is_wrong = np.broadcast_to(examples.labels * scores < margin * max(size, 1), table.shape[:1])
     orders = abs(_read(ensemble.hypotheses, "literals")[used].astype(int)).sum(axis=1)
+    if orders.max(initial=0) >= len(costs):
+        raise _RefutedError("a rule has more literals than there are costs")
     num_constants = int(constant != 0) if size >= 1 else 2
     return _total(examples.weights[is_wrong]) + sum(costs[orders]) + num_constants * costs[0]
 

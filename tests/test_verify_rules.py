@@ -217,9 +217,11 @@ def make_result(**changes):
         ({"votes": np.full((1, 2), -0.75)}, "an upper bound of 1.5 is claimed, and 2.5"),
         ({"votes": np.array([[0.75, 0.5]])}, "votes differ for the two outputs"),
         ({"margin": np.array(0.75)}, "an upper bound of 1.5 is claimed"),
-        ({"margin": np.array(0.0)}, "are not those of a fit"),
+        ({"margin": np.array(0.0)}, "is not that of a fit"),
         ({"costs": np.array([0.0, 1.0])}, "an upper bound of 1.5 is claimed, and 2 is"),
         ({"costs": np.array([0.0, 0.5, 0.5])}, "of one or two literals only"),
+        ({"costs": np.array([np.inf, 0.5])}, "not finite numbers"),
+        ({"costs": np.array([0.5, np.inf])}, "more literals than there are costs"),
         ({"integer": None}, "has no array `example_weights`"),
         ({"learner": types.SimpleNamespace()}, "of one or two literals only"),
     ],
@@ -282,6 +284,14 @@ def test_the_upper_bound_of_a_fit_is_not_below_the_exact_sum_of_weights_and_cost
         "on the relaxation is claimed"
         in verify.verify_rules(result, table, labels, weights=weights).reason
     )
+
+
+def test_a_table_of_one_column_has_no_rules_of_two_literals():
+    """Their cost is infinite, and the bounds are those over rules of one literal."""
+    costs = np.array([0.0, 0.5, np.inf])
+    result = make_result(costs=costs, learner=types.SimpleNamespace(max_order=2))
+    found = verify.verify(result, FEATURES, LABELS)
+    assert found[:3] == (True, 0, Fraction(3, 2)), found.reason
 
 
 def table_of_file(num=60):
