@@ -2667,7 +2667,7 @@ def verify(result: Any, *data: Any, **options: Any) -> Verification:
 
 def _method_of(result: Any) -> _Method | None:
     has_margins = hasattr(result, "ensemble") and not hasattr(result, "proof")
-    if has_margins and _flaw_of_ensemble(result):
+    if hasattr(result, "kernel") or (has_margins and _flaw_of_ensemble(result)):
         return None
     return next((method for method in _METHODS if _is_of(result, method)), None)
 
@@ -2682,6 +2682,11 @@ def _what_is_missing(result: Any, flaw: str = "") -> str:
     name = result.type_name if _is_model(result) else type(result).__name__
     if not flaw and hasattr(result, "ensemble"):
         flaw = _flaw_of_ensemble(result)
+    if not flaw and hasattr(result, "kernel"):
+        flaw = (
+            "the bounds of example weights need the values of their kernel, which are no fractions:"
+            " jboost.example_weights.recompute_bounds computes them in floats"
+        )
     return (
         f"a {' of '.join([name, ', '.join(parts)] if parts else [name])} has no certificate that"
         " can be checked: "

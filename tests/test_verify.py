@@ -713,6 +713,19 @@ def test_file_of_verify_imports_numpy_and_the_standard_library_only():
     assert names - {"numpy"} <= sys.stdlib_module_names
 
 
+def test_a_model_of_example_weights_says_who_recomputes_its_bounds(tmp_path):
+    points, labels = np.array([[-2.0, 0.0], [-1.0, 0.5], [1.0, 0.0], [2.0, 1.0]]), [-1, -1, 1, 1]
+    model = jboost.example_weights.fit(points, labels, penalty=1.0, radius=5.0)
+    jboost.files.save(model, tmp_path / "model.npz")
+    found = [
+        verify.verify(model, np.zeros((4, 1))),
+        verify.verify_file(tmp_path / "model.npz", {"margins": np.zeros((4, 1))}),
+    ]
+    for each in found:
+        assert not each.valid
+        assert "jboost.example_weights.recompute_bounds" in each.reason
+
+
 def test_sections_of_verify_have_at_most_300_lines():
     lines = FILE.read_text(encoding="utf-8").splitlines()
     starts = [i for i, text in enumerate(lines) if text.startswith("# ---")] + [len(lines)]
