@@ -203,27 +203,7 @@ def _predict_command() -> Any:
         callback=run,
         params=[
             click.Argument(["model_dir"]),
-            click.Option(
-                ["--data"],
-                required=True,
-                metavar="FILE",
-                help="Data file with the columns that the model uses; - is the standard input.",
-            ),
-            click.Option(
-                ["--output"],
-                default="-",
-                show_default=True,
-                metavar="FILE",
-                help="CSV file for the predictions; - is the standard output.",
-            ),
-            click.Option(
-                ["--explain"],
-                is_flag=True,
-                help=(
-                    "For models of l0 and slipper: add a column with the rules that hold for each"
-                    " row."
-                ),
-            ),
+            *_predict_options(),
             *_options("predict"),
         ],
         help=(
@@ -235,6 +215,33 @@ def _predict_command() -> Any:
         ),
         epilog="\b\nExample:\n  jboost predict jboost-out --data new.csv --output predictions.csv",
     )
+
+
+def _predict_options() -> list[Any]:
+    import click
+
+    return [
+        click.Option(
+            ["--data"],
+            required=True,
+            metavar="FILE",
+            help="Data file with the columns that the model uses; - is the standard input.",
+        ),
+        click.Option(
+            ["--output"],
+            default="-",
+            show_default=True,
+            metavar="FILE",
+            help="CSV file for the predictions; - is the standard output.",
+        ),
+        click.Option(
+            ["--explain"],
+            is_flag=True,
+            help=(
+                "For models of l0 and slipper: add a column with the rules that hold for each row."
+            ),
+        ),
+    ]
 
 
 def _inspect_command() -> Any:
@@ -314,43 +321,12 @@ def _verify_command() -> Any:
         if not verification.valid:
             sys.exit(_NOT_VALID)
 
-    columns = (
-        ("--label", "The column of labels; that of the fit by default."),
-        ("--weights", "The column of weights; that of the fit by default."),
-    )
     return click.Command(
         "verify",
         callback=run,
         params=[
             click.Argument(["model"]),
-            click.Option(
-                ["--data"],
-                required=True,
-                metavar="FILE",
-                help=(
-                    "The data of the fit: any file that it takes, or an .npz file of arrays by"
-                    " name. Rows that the fit left out or held out are left out here, too."
-                ),
-            ),
-            *(click.Option([name], metavar="COLUMN", help=text) for name, text in columns),
-            click.Option(
-                ["--max-points"],
-                type=click.IntRange(min=1),
-                metavar="N",
-                help=(
-                    "The most rows whose lines (of two scores) or planes (of three) are all tried:"
-                    " 6000 and 60 by default. The time grows with their square and cube."
-                ),
-            ),
-            click.Option(
-                ["--max-nodes"],
-                type=click.IntRange(min=1),
-                metavar="N",
-                help=(
-                    "The most nodes of the search for the best rule of --learner monomials, 100,000"
-                    " by default, which take about 10 s."
-                ),
-            ),
+            *_verify_options(),
         ],
         help=(
             "Recomputes the certificate of MODEL, a file of jboost.files.save or a folder of jboost"
@@ -365,6 +341,45 @@ def _verify_command() -> Any:
         ),
         epilog="\b\nExample:\n  jboost verify pair --data train.csv",
     )
+
+
+def _verify_options() -> list[Any]:
+    import click
+
+    columns = (
+        ("--label", "The column of labels; that of the fit by default."),
+        ("--weights", "The column of weights; that of the fit by default."),
+    )
+    return [
+        click.Option(
+            ["--data"],
+            required=True,
+            metavar="FILE",
+            help=(
+                "The data of the fit: any file that it takes, or an .npz file of arrays by name."
+                " Rows that the fit left out or held out are left out here, too."
+            ),
+        ),
+        *(click.Option([name], metavar="COLUMN", help=text) for name, text in columns),
+        click.Option(
+            ["--max-points"],
+            type=click.IntRange(min=1),
+            metavar="N",
+            help=(
+                "The most rows whose lines (of two scores) or planes (of three) are all tried: 6000"
+                " and 60 by default. The time grows with their square and cube."
+            ),
+        ),
+        click.Option(
+            ["--max-nodes"],
+            type=click.IntRange(min=1),
+            metavar="N",
+            help=(
+                "The most nodes of the search for the best rule of --learner monomials, 100,000 by"
+                " default, which take about 10 s."
+            ),
+        ),
+    ]
 
 
 def say(content: Any) -> None:

@@ -22,9 +22,10 @@ from jboost.cli.inputs import Source
 from jboost.cli.l0 import evaluate as l0_evaluate
 from jboost.cli.option import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, SLIPPER
 from jboost.cli.options import Settings
-from jboost.cli.output import check_file
+from jboost.cli.output import check_file, write_report
 from jboost.cli.pair import evaluate as pair_evaluate
 from jboost.cli.slipper import evaluate as slipper_evaluate
+from jboost.data.table import Table
 from jboost.report import build, text
 from jboost.report.build import Losses
 
@@ -55,16 +56,7 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
     source = inputs.read_source(settings)
     assert source.table.labels is not None
     masks = inputs.hold_out_masks(source.table.labels, settings, stream=1)
-    notes = (
-        ()
-        if settings.method in (PAIR, COMBINE, L0, SLIPPER)
-        else features.left_out_notes(source.table, settings)
-    )
-    notes = (
-        example_weights.left_out_notes(source.table)
-        if settings.method == EXAMPLE_WEIGHTS
-        else notes
-    )
+    notes = _left_out_notes(source.table, settings)
     limits.check("reading")
     with limits.progress("cross-validation", len(masks)) as on_step:
         folds = cross_validate(source, settings, masks, on_step=on_step)
@@ -85,14 +77,18 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
         say(line)
     say(f"loss rates, mean ± standard error over {len(folds)} folds")
     say(text.cross_validation_table(report["losses"]))
-    for line in text.support_lines(report["losses"]):
+    for line in (*text.support_lines(report["losses"]), *text.run_lines(report)):
         say(line)
-    say(f"seconds     {text.seconds_line(seconds)}")
-    say(f"device      {source.device}")
-    say(f"programs    {text.programs_line(report['programs'])}")
-    if report_path is not None:
-        build.write(report, report_path)
-        say(f"written     {report_path}")
+    write_report(report, report_path, say)
+
+
+def _left_out_notes(table: Table, settings: Settings) -> tuple[str, ...]:
+    """Returns notes on the columns that the method does not use."""
+    if settings.method in (PAIR, COMBINE, L0, SLIPPER):
+        return ()
+    if settings.method == EXAMPLE_WEIGHTS:
+        return example_weights.left_out_notes(table)
+    return features.left_out_notes(table, settings)
 
 
 def cross_validate(

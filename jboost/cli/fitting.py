@@ -14,12 +14,15 @@ import jax
 import numpy as np
 
 from jboost import files, outputs
+from jboost.cli import bits as bit_module
 from jboost.cli import inputs, limits, programs
-from jboost.cli.inputs import Source
+from jboost.cli.inputs import HostExamples, Source
 from jboost.cli.options import Settings
 from jboost.cli.output import MODEL, REPORT, check_output, timed
 from jboost.cli.programs import Count
 from jboost.cli.reading import keep_reading
+from jboost.cli.votes import ones_for_none
+from jboost.data.binarization import Binarizer
 from jboost.data.table import LabelMapping
 from jboost.report import build, text
 
@@ -35,6 +38,30 @@ class Opening(NamedTuple):
     kept: np.ndarray  # indices of the training rows
     apart: np.ndarray  # indices of the held-out rows
     programs: Count  # the programs compiled before the fit
+
+    def read_held_out(
+        self, read: Callable[[Source], HostExamples]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """Returns points, labels and weights of the held-out rows in float64, or None if there
+        are none.
+        """
+        return read(self.source.rows(self.apart)).in_float64() if len(self.apart) else None
+
+    def describe_data(self, notes: Sequence[str] = ()) -> dict[str, Any]:
+        """Returns the section of the report on the table."""
+        source = self.source
+        return build.describe_data(source.table, len(self.apart), source.weights, notes)
+
+    def held_out_bits(
+        self, binarizer: Binarizer, precision: str
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """Returns bits, labels and weights of the held-out rows, or None if there are none."""
+        if not len(self.apart):
+            return None
+        columns, held_out = self.source.table, self.source.rows(self.apart)
+        rows = held_out.table.matrix(tuple(columns.numeric), tuple(columns.categorical))
+        bits = bit_module.apply(binarizer, rows, precision)
+        return bits, self.labels[self.apart], ones_for_none(held_out.weights, len(self.apart))
 
 
 def begin(settings: Settings) -> Opening:
@@ -92,15 +119,7 @@ def end(
         "settings": dataclasses.asdict(settings),
         "versions": build.versions(),
     }
-    stored = {
-        "method": settings.method,
-        "precision": settings.precision,
-        "labels": dataclasses.asdict(opening.mapping),
-        "weights": settings.weights,
-        "held_out": {"fraction": settings.holdout, "seed": settings.seed},
-        **metadata,
-    }
-    stored["reading"] = keep_reading(opening.source.table.rows(opening.kept))
+    stored = _stored(metadata, opening, settings)
     with outputs.folder(opening.output) as folder:
         with jax.enable_x64(settings.precision == "float64"):
             files.save(model, folder / MODEL, metadata=stored)
@@ -113,12 +132,22 @@ def end(
     for line in text.data_lines(report["data"]):
         say(line)
     say(text.loss_table(report["losses"]))
-    for line in lines(report):
+    for line in (*lines(report), *text.run_lines(report)):
         say(line)
-    say(f"seconds     {text.seconds_line(report['seconds'])}")
-    say(f"device      {report['device']}")
-    say(f"programs    {text.programs_line(report['programs'])}")
     say(
         f"written     {', '.join(sorted(path.name for path in opening.output.iterdir()))} in"
         f" {opening.output}"
     )
+
+
+def _stored(metadata: Mapping[str, Any], opening: Opening, settings: Settings) -> dict[str, Any]:
+    """Returns the metadata of the model file: those of the method, and those of every fit."""
+    return {
+        "method": settings.method,
+        "precision": settings.precision,
+        "labels": dataclasses.asdict(opening.mapping),
+        "weights": settings.weights,
+        "held_out": {"fraction": settings.holdout, "seed": settings.seed},
+        **metadata,
+        "reading": keep_reading(opening.source.table.rows(opening.kept)),
+    }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from jboost import outputs
+from jboost.report import build
 
 MODEL, BASE, REPORT, FIGURE, MARGINS, GAP = (
     "model.npz",
@@ -66,6 +68,13 @@ def check_file(flag: str, path: str | None, endings: tuple[str, ...]) -> None:
         raise ValueError(f"{flag} {error}") from None
     if not outputs.is_stream(path) and not path.lower().endswith(endings):
         raise ValueError(f"{flag} {path}: expected a name that ends in {' or '.join(endings)}")
+
+
+def write_report(report: Mapping[str, Any], path: str | None, say: Any) -> None:
+    """Writes the table of a command to its JSON file, unless `path` is None."""
+    if path is not None:
+        build.write(report, path)
+        say(f"written     {path}")
 
 
 @contextmanager

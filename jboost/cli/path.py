@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jboost import plots
+from jboost.base.boosting import Fit
 from jboost.base.status import Status
 from jboost.cli import bits as bit_module
 from jboost.cli import inputs, programs
@@ -23,8 +24,9 @@ from jboost.cli.l0 import candidates, folds
 from jboost.cli.l0 import path as l0_path
 from jboost.cli.option import CV, L0
 from jboost.cli.options import Settings
-from jboost.cli.output import check_file
+from jboost.cli.output import check_file, write_report
 from jboost.cli.votes import make_rules, ones_for_none, voting_part
+from jboost.data.table import LabelMapping
 from jboost.report import boosting, build, text
 from jboost.report import l0 as l0_report
 from jboost.report.rules import ScoreRule
@@ -71,11 +73,8 @@ def path(
     source = inputs.read_source(settings)
     assert source.table.labels is not None
     kept, apart = inputs.split_rows(source.table.labels, settings.holdout, settings.seed)
-    find = _path_of_l0 if settings.method == L0 else _path_of_lpboost
-    training, read, points = find(source.rows(kept), settings)
-    held_out = read(source.rows(apart)) if len(apart) else None
     parameter = "margin" if settings.method == L0 else "nu"
-    rows = [_describe(parameter, point, training, held_out) for point in points]
+    rows = _fit_path(source, kept, apart, parameter, settings)
     notes = () if settings.method == L0 else features.left_out_notes(source.table, settings)
     seconds = {"all": time.perf_counter() - started}
     report: dict[str, Any] = {
@@ -92,17 +91,22 @@ def path(
     for line in text.data_lines(report["data"]):
         say(line)
     say(text.path_table(rows, parameter))
-    for line in text.path_lines(rows, parameter):
+    for line in (*text.path_lines(rows, parameter), *text.run_lines(report)):
         say(line)
-    say(f"seconds     {text.seconds_line(seconds)}")
-    say(f"device      {source.device}")
-    say(f"programs    {text.programs_line(report['programs'])}")
-    if report_path is not None:
-        build.write(report, report_path)
-        say(f"written     {report_path}")
+    write_report(report, report_path, say)
     if figure_path is not None:
         _draw(rows, parameter, figure_path)
         say(f"drawn       {figure_path}")
+
+
+def _fit_path(
+    source: Source, kept: np.ndarray, apart: np.ndarray, parameter: str, settings: Settings
+) -> list[dict[str, Any]]:
+    """Returns the rows of the table: a fit for each value, with its losses."""
+    find = _path_of_l0 if settings.method == L0 else _path_of_lpboost
+    training, read, points = find(source.rows(kept), settings)
+    held_out = read(source.rows(apart)) if len(apart) else None
+    return [_describe(parameter, point, training, held_out) for point in points]
 
 
 def _draw(rows: Sequence[Mapping[str, Any]], parameter: str, figure_path: str) -> None:
@@ -162,23 +166,25 @@ def _path_of_l0(
     training = read(source)
     rhos = candidates.margins(settings, len(labels))
     fits = l0_path.fit(training[0], labels, source.weights, settings, rhos, binarizer.num_bits)
-    mapping = table.mapping
+    points = _points_of_l0(rhos, fits, training, binarizer.num_bits, table.mapping, settings)
+    return training, read, points
 
+
+def _points_of_l0(
+    rhos: Sequence[float],
+    fits: Sequence[Fit],
+    training: _Rows,
+    num_bits: int,
+    mapping: LabelMapping,
+    settings: Settings,
+) -> Iterator[_Point]:
+    """Yields the points of the path of l0, with the bounds that each has from smaller margins."""
     bounds = with_bounds_below([l0_report.certificate(fitted) for fitted in fits])
-
-    def points() -> Iterator[_Point]:
-        for rho, fitted, certificate in zip(rhos, fits, bounds, strict=True):
-            ensemble = voting_part(fitted.ensemble, binarizer.num_bits, settings.precision)
-            rules = make_rules(L0, ensemble, *training[1:], mapping, settings.precision)
-            yield _Point(
-                rho,
-                rules[-1],
-                boosting.num_voting(ensemble),
-                int(fitted.num_rounds),
-                certificate,
-            )
-
-    return training, read, points()
+    for rho, fitted, certificate in zip(rhos, fits, bounds, strict=True):
+        ensemble = voting_part(fitted.ensemble, num_bits, settings.precision)
+        rules = make_rules(L0, ensemble, *training[1:], mapping, settings.precision)
+        num_rules = boosting.num_voting(ensemble)
+        yield _Point(rho, rules[-1], num_rules, int(fitted.num_rounds), certificate)
 
 
 def with_bounds_below(certificates: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

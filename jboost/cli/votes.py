@@ -15,7 +15,8 @@ from jboost.base.predict import predict_scores
 from jboost.cli import bits as bit_module
 from jboost.cli import sizes
 from jboost.data.table import LabelMapping
-from jboost.report import monomials
+from jboost.report import build, monomials
+from jboost.report.build import Losses
 from jboost.report.rules import ScoreRule
 
 
@@ -86,6 +87,46 @@ def make_rules(
             lambda bits: np.where(scores(ensemble, bits, precision) > 0, 1, -1),
         ),
     ]
+
+
+def rule_losses(
+    method: str,
+    ensemble: Ensemble,
+    training: tuple[np.ndarray, np.ndarray, np.ndarray],
+    held_out: tuple[np.ndarray, np.ndarray, np.ndarray] | None,
+    mapping: LabelMapping,
+    precision: str,
+) -> Losses:
+    """Returns the losses of the `make_rules` on bits, labels and weights."""
+    rules = make_rules(method, ensemble, *training[1:], mapping, precision)
+    return build.losses(rules, training, held_out)
+
+
+def fold_losses(
+    method: str,
+    ensemble: Ensemble,
+    rows: tuple[np.ndarray, np.ndarray, np.ndarray],
+    held_out: np.ndarray,
+    mapping: LabelMapping,
+    precision: str,
+) -> Losses:
+    """Returns the losses on a fold, with the number of rules of the ensemble.
+
+    Args:
+      method: the name of the method.
+      ensemble: fitted to the training rows of the fold.
+      rows: bits [m, N], labels [m] and weights [m] of all rows.
+      held_out: [m] bool.
+      mapping: the mapping of the labels.
+      precision: the precision of the scores.
+    """
+    bits, labels, weights = rows
+    training, others = (
+        (bits[chosen], labels[chosen], weights[chosen]) for chosen in (~held_out, held_out)
+    )
+    found = rule_losses(method, ensemble, training, others, mapping, precision)
+    found[-1]["support"] = len(monomials.voting(ensemble))
+    return found
 
 
 def ones_for_none(weights: np.ndarray | None, size: int) -> np.ndarray:

@@ -101,21 +101,13 @@ def make_rules(
             lambda scores: np.where(scores.mean(axis=1) > 0, 1, -1),
         )
     )
-    rules.append(
-        ScoreRule(
-            "logistic stacking",
-            "on all scores",
-            lambda points: np.where(scores(stacked, points) > 0, 1, -1),
-        )
-    )
-    rules.append(
-        ScoreRule(
-            COMBINATION,
-            "by exact searches",
-            lambda points: np.where(scores(vote, points) > 0, 1, -1),
-        )
-    )
+    rules.append(_rule_of("logistic stacking", "on all scores", stacked))
+    rules.append(_rule_of(COMBINATION, "by exact searches", vote))
     return rules
+
+
+def _rule_of(name: str, detail: str, vote: LinearVote) -> ScoreRule:
+    return ScoreRule(name, detail, lambda points: np.where(scores(vote, points) > 0, 1, -1))
 
 
 def _above(axis: int, threshold: float) -> Any:

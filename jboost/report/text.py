@@ -170,6 +170,15 @@ def _few(names: Collection[str]) -> str:
     return ", ".join(list(names)[:_NUM_NAMED]) + rest
 
 
+def run_lines(report: Mapping[str, Any]) -> list[str]:
+    """The time of each step, the device, and the programs of a run."""
+    return [
+        f"seconds     {seconds_line(report['seconds'])}",
+        f"device      {report['device']}",
+        f"programs    {programs_line(report['programs'])}",
+    ]
+
+
 def seconds_line(seconds: Mapping[str, float]) -> str:
     """All times in one line.
 

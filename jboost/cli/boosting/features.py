@@ -69,27 +69,9 @@ def fit(source: Source, settings: Settings) -> TableFeatures:
     """Returns the features for the training rows. Raises ValueError if there are none."""
     table, labels = source.table, source.table.labels
     assert labels is not None
-    numeric, categorical = tuple(table.numeric), tuple(table.categorical)
     if settings.learner == _TEXT_IS_LEFT_OUT:
-        if not numeric:
-            raise ValueError(
-                f"{table.source}: no numeric columns, which the learner pool requires: use"
-                " --learner stumps"
-            )
-        return TableFeatures(
-            numeric,
-            (),
-            numeric,
-            bit_module.fit(
-                table.matrix((), ()),
-                labels,
-                source.weights,
-                (),
-                settings,
-                source=table.source,
-                copies=_COPIES,
-            ),
-        )
+        return _numeric_features(source, labels, settings)
+    numeric, categorical = tuple(table.numeric), tuple(table.categorical)
     rows, names = table.matrix(numeric, categorical), (*numeric, *categorical)
     binarizer = bit_module.fit(
         rows, labels, source.weights, names, settings, source=table.source, copies=_COPIES
@@ -108,6 +90,21 @@ def fit(source: Source, settings: Settings) -> TableFeatures:
             f" {found.size} bits: choose --max-order {found.size} or less"
         )
     return found
+
+
+def _numeric_features(source: Source, labels: np.ndarray, settings: Settings) -> TableFeatures:
+    """Returns the numeric columns as features, without bits."""
+    table, numeric = source.table, tuple(source.table.numeric)
+    if not numeric:
+        raise ValueError(
+            f"{table.source}: no numeric columns, which the learner pool requires: use"
+            " --learner stumps"
+        )
+    rows = table.matrix((), ())
+    binarizer = bit_module.fit(
+        rows, labels, source.weights, (), settings, source=table.source, copies=_COPIES
+    )
+    return TableFeatures(numeric, (), numeric, binarizer)
 
 
 def left_out_notes(table: Table, settings: Settings) -> tuple[str, ...]:

@@ -41,32 +41,18 @@ def fit(settings: Settings, say: Any) -> None:
       ValueError: if an option or the data are invalid. Nothing is written then.
     """
     opening = fitting.begin(settings)
-    source, kept, apart = opening.source, opening.kept, opening.apart
+    source, kept = opening.source, opening.kept
     with timed(opening.seconds, "features"):
         seen = features.fit(source.rows(kept), settings)
         examples = features.read_examples(seen, source.rows(kept), settings)
-        others = (
-            features.read_examples(seen, source.rows(apart), settings).in_float64()
-            if len(apart)
-            else None
-        )
+        others = opening.read_held_out(lambda part: features.read_examples(seen, part, settings))
     choice = _choose(source.rows(kept), opening.seconds, settings)
     with timed(opening.seconds, "boosting"):
         fitted = boost.boost(examples, np.ones(len(kept), bool), settings, choice.nu)
     _refuse(fitted, settings)
 
     losses = build.losses([make_rule(fitted, settings)], examples.in_float64(), others)
-    described = boosting.describe_fit(
-        fitted,
-        settings.method,
-        settings.learner,
-        settings.relaxation,
-        vote_strength=settings.vote_strength,
-    )
-    description = {
-        **described,
-        "verdict": _assess(described["certificate"], losses, examples, choice, settings),
-    }
+    description = _describe(fitted, losses, examples, choice, settings)
     fitting.end(
         opening,
         settings,
@@ -79,18 +65,11 @@ def fit(settings: Settings, say: Any) -> None:
         metadata={
             **proof.metadata(examples, settings),
             "learner": settings.learner,
-            "numeric": list(seen.numeric),
-            "categorical": list(seen.categorical),
-            "plain": list(seen.plain),
+            **_columns(seen),
             "boosting": description,
         },
         sections={
-            "data": build.describe_data(
-                source.table,
-                len(apart),
-                source.weights,
-                features.left_out_notes(source.table, settings),
-            ),
+            "data": opening.describe_data(features.left_out_notes(source.table, settings)),
             "boosting": description,
             "nu": nu_choice.describe(choice) if has_soft_margin(settings) else None,
             "rules": boosting.rules(fitted.ensemble, seen.names),
@@ -128,6 +107,36 @@ def make_rule(fitted: Fit, settings: Settings) -> ScoreRule:
             boost.scores(fitted.ensemble, points, settings.precision) > 0, 1, -1
         ),
     )
+
+
+def _describe(
+    fitted: Fit,
+    losses: build.Losses,
+    examples: HostExamples,
+    choice: ChosenNu,
+    settings: Settings,
+) -> dict[str, Any]:
+    """Returns the description of the fit for the report, with its verdict."""
+    described = boosting.describe_fit(
+        fitted,
+        settings.method,
+        settings.learner,
+        settings.relaxation,
+        vote_strength=settings.vote_strength,
+    )
+    return {
+        **described,
+        "verdict": _assess(described["certificate"], losses, examples, choice, settings),
+    }
+
+
+def _columns(seen: features.TableFeatures) -> dict[str, list[str]]:
+    """Returns the names of the columns that the features are made from."""
+    return {
+        "numeric": list(seen.numeric),
+        "categorical": list(seen.categorical),
+        "plain": list(seen.plain),
+    }
 
 
 def _assess(

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from jboost import plots
-from jboost.cli import fitting, inputs
+from jboost.cli import fitting, scored
 from jboost.cli.combine import method as combine
 from jboost.cli.options import Settings
-from jboost.cli.output import BASE, MARGINS, timed
-from jboost.data import classifiers
+from jboost.cli.output import MARGINS, timed
 from jboost.report import build, text
 from jboost.report import combine as report_module
 
@@ -31,19 +30,12 @@ def fit(settings: Settings, say: Any) -> None:
       ValueError: if an option or the data are invalid. Nothing is written then.
     """
     opening = fitting.begin(settings)
-    source, apart = opening.source, opening.apart
     with timed(opening.seconds, "training"):
-        examples, base = inputs.score_training_rows(source.rows(opening.kept), settings)
-        held_out = (
-            inputs.score_other_rows(source.rows(apart), settings, base).in_float64()
-            if len(apart)
-            else None
-        )
+        rows = scored.score(opening, settings)
+    examples, names = rows.examples, rows.names
     with timed(opening.seconds, "compile and solve"):
         vote, stacked = combine.solve(examples, settings, num_rows=len(examples.labels))
 
-    names = settings.scores or settings.classifiers
-    assert names is not None
     training = examples.in_float64()
 
     def draw(folder: Path) -> None:
@@ -54,32 +46,21 @@ def fit(settings: Settings, say: Any) -> None:
             title="Training margins: combine",
         )
 
-    def save_base(folder: Path) -> None:
-        if base:
-            classifiers.save_base(base, folder / BASE)
-
     fitting.end(
         opening,
         settings,
         say,
         model=vote,
-        metadata={
-            "names": list(names),
-            "score_columns": list(settings.scores) if settings.scores else None,
-            "strategy": settings.strategy,
-        },
+        metadata={**rows.metadata(), "strategy": settings.strategy},
         sections={
-            "data": build.describe_data(
-                source.table, len(apart), source.weights, base.notes if base else ()
-            ),
-            "base_classifiers": build.describe_base(names, base),
+            **rows.describe(opening),
             "combination": report_module.describe(vote, names, opening.mapping, settings.strategy),
             "certificate": build.certificate(vote),
             "losses": build.losses(
-                report_module.make_rules(*training, names, stacked, vote), training, held_out
+                report_module.make_rules(*training, names, stacked, vote), training, rows.held_out
             ),
         },
         draw=draw,
         lines=lambda report: text.certificate_lines(report["certificate"], report["combination"]),
-        beside=save_base,
+        beside=rows.save_base,
     )

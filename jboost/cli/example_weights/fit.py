@@ -14,6 +14,7 @@ import numpy as np
 from jboost import plots
 from jboost.cli import fitting, limits
 from jboost.cli.example_weights import method as example_weights
+from jboost.cli.inputs import HostExamples
 from jboost.cli.options import Settings
 from jboost.cli.output import BOUNDARY, MARGINS, timed
 from jboost.data.table import LabelMapping
@@ -36,21 +37,15 @@ def fit(settings: Settings, say: Any) -> None:
       ValueError: if an option or the data are invalid. Nothing is written then.
     """
     opening = fitting.begin(settings)
-    source, kept, apart, mapping = opening.source, opening.kept, opening.apart, opening.mapping
+    source, kept, mapping = opening.source, opening.kept, opening.mapping
     names = example_weights.feature_names(source.table)
     examples = example_weights.read_examples(source.rows(kept), names, settings)
-    others = (
-        example_weights.read_examples(source.rows(apart), names, settings).in_float64()
-        if len(apart)
-        else None
+    others = opening.read_held_out(
+        lambda part: example_weights.read_examples(part, names, settings)
     )
     everything = np.ones(len(kept), bool)
-    num_penalties = len(example_weights.penalties(settings, len(kept)))
-    with (
-        timed(opening.seconds, "choice"),
-        limits.progress("choice of the penalty", num_penalties) as on_step,
-    ):
-        choice = example_weights.choose(examples, everything, settings, on_step=on_step)
+    with timed(opening.seconds, "choice"):
+        choice = _choose(examples, everything, settings)
     with timed(opening.seconds, "weights"):
         model = example_weights.fit(examples, everything, settings, choice.penalty)
     description = report_module.describe(model, names)
@@ -59,10 +54,6 @@ def fit(settings: Settings, say: Any) -> None:
     description["verdict"] = verdict.assess(
         found[-1]["training"]["rate"], labels, weights, remedy=_REMEDY
     )
-    losses = [
-        {**row, "mean": _finite(row["mean"]), "rates": [_finite(rate) for rate in row["rates"]]}
-        for row in choice.losses
-    ]
     fitting.end(
         opening,
         settings,
@@ -71,25 +62,41 @@ def fit(settings: Settings, say: Any) -> None:
         metadata={"names": list(names), "model": description},
         sections={
             "data": build.describe_data(
-                source.table, len(apart), None, example_weights.left_out_notes(source.table)
+                source.table, len(opening.apart), None, example_weights.left_out_notes(source.table)
             ),
-            "penalty": {
-                "chosen": choice.penalty,
-                "losses": losses,
-                "candidates": choice.num_candidates,
-                "validation": settings.validation,
-            },
+            "penalty": _describe_choice(choice, settings),
             "model": description,
             "losses": found,
         },
-        draw=lambda folder: _draw(
-            model, examples.points, examples.labels, names, mapping, settings, folder
-        ),
+        draw=lambda folder: _draw(model, examples, names, mapping, settings, folder),
         lines=lambda report: [
             *report_module.choice_lines(report["penalty"]),
             *report_module.lines(report["model"], mapping),
         ],
     )
+
+
+def _choose(
+    examples: HostExamples, everything: np.ndarray, settings: Settings
+) -> example_weights.ChosenPenalty:
+    """Chooses the penalty, with a progress bar."""
+    num_penalties = len(example_weights.penalties(settings, len(everything)))
+    with limits.progress("choice of the penalty", num_penalties) as on_step:
+        return example_weights.choose(examples, everything, settings, on_step=on_step)
+
+
+def _describe_choice(choice: example_weights.ChosenPenalty, settings: Settings) -> dict[str, Any]:
+    """Returns the description of the choice for the report, in types that JSON supports."""
+    losses = [
+        {**row, "mean": _finite(row["mean"]), "rates": [_finite(rate) for rate in row["rates"]]}
+        for row in choice.losses
+    ]
+    return {
+        "chosen": choice.penalty,
+        "losses": losses,
+        "candidates": choice.num_candidates,
+        "validation": settings.validation,
+    }
 
 
 def _finite(number: float) -> float | None:
@@ -113,13 +120,13 @@ def make_rule(model: ExampleWeightModel, settings: Settings) -> ScoreRule:
 
 def _draw(
     model: ExampleWeightModel,
-    points: np.ndarray,
-    labels: np.ndarray,
+    examples: HostExamples,
     names: tuple[str, ...],
     mapping: LabelMapping,
     settings: Settings,
     folder: Path,
 ) -> None:
+    points, labels = examples.points, examples.labels
     margins = labels * example_weights.scores(model, points, settings.precision)
     largest = float(np.abs(margins).max()) or 1.0
     plots.plot_margins(

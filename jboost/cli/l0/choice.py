@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from jboost.base.status import Status
 from jboost.cli.options import Settings
@@ -13,7 +17,7 @@ from jboost.cli.options import Settings
 class CandidateChoice:
     """The candidates of a choice, and how far it came."""
 
-    # For each candidate that was tried its kappa, margin and vote, the `summary` of its loss, and
+    # For each candidate that was tried its kappa, margin and vote, the summary of its loss, and
     # max_order and max_rules if they are chosen.
     losses: tuple[dict[str, Any], ...]
     num_candidates: int  # with those that were not tried
@@ -47,7 +51,35 @@ class CandidateChoice:
         }
 
 
-def summary(mean: Any, standard_error: Any, num_folds: Any) -> dict[str, Any]:
+def candidate_losses(
+    grid: Mapping[str, Sequence[Any]],
+    means: ArrayLike,
+    standard_errors: ArrayLike,
+    num_folds: np.ndarray,
+) -> tuple[dict[str, Any], ...]:
+    """Returns the values and the held-out loss of each candidate that was tried.
+
+    Args:
+      grid: the candidates of each option.
+      means: of the held-out losses over the folds, an array with an axis for each option.
+      standard_errors: of the same shape.
+      num_folds: of the same shape, 0 where not tried.
+    """
+    means, standard_errors = np.asarray(means), np.asarray(standard_errors)
+    return tuple(
+        {
+            **{
+                name: values[number]
+                for (name, values), number in zip(grid.items(), index, strict=True)
+            },
+            **_summary(means[index], standard_errors[index], num_folds[index]),
+        }
+        for index in np.ndindex(num_folds.shape)
+        if num_folds[index]
+    )
+
+
+def _summary(mean: Any, standard_error: Any, num_folds: Any) -> dict[str, Any]:
     """Returns the held-out loss of a candidate. One fold has no standard error."""
     return {
         "mean": float(mean),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -58,18 +59,10 @@ def describe(
     """
     with jax.enable_x64(settings.precision == "float64"):
         rules = report_module.describe_rules(ensemble, binarizer, bits, labels, mapping)
-    values = scores(ensemble, bits, settings.precision)
     (rho,) = margins(settings, len(labels))
     bounds = report_module.certificate(fitted)
     spent = sum(rule.cost for rule in rules)
-    code = report_module.code_length(
-        [rule.order for rule in rules],
-        has_constant=float(ensemble.constant) != 0,
-        num_errors=int((labels * values <= 0).sum()),
-        num_examples=len(labels),
-        num_attributes=binarizer.num_bits,
-        max_order=settings.max_order,
-    )
+    code = _code_length(rules, ensemble, binarizer, bits, labels, settings)
     cuts_used_labels = settings.cuts == "class_changes" or settings.min_separation is not None
     return {
         "max_order": settings.max_order,
@@ -91,3 +84,22 @@ def describe(
         "delta": report_module.DELTA,
         "notes": [_CUTS_USED_LABELS] if cuts_used_labels else [],
     }
+
+
+def _code_length(
+    rules: Sequence[report_module.L0TextRule],
+    ensemble: Ensemble,
+    binarizer: Binarizer,
+    bits: np.ndarray,
+    labels: np.ndarray,
+    settings: Settings,
+) -> dict[str, Any]:
+    values = scores(ensemble, bits, settings.precision)
+    return report_module.code_length(
+        [rule.order for rule in rules],
+        has_constant=float(ensemble.constant) != 0,
+        num_errors=int((labels * values <= 0).sum()),
+        num_examples=len(labels),
+        num_attributes=binarizer.num_bits,
+        max_order=settings.max_order,
+    )

@@ -16,8 +16,7 @@ from jboost.cli.inputs import Source
 from jboost.cli.l0 import folds
 from jboost.cli.l0 import method as l0
 from jboost.cli.options import Settings
-from jboost.cli.votes import make_rules
-from jboost.report import build, monomials
+from jboost.cli.votes import fold_losses
 from jboost.report.build import Losses
 
 
@@ -42,13 +41,12 @@ def evaluate_folds(
 
     def evaluate_fold(number: int) -> Losses:
         part = parts[number]
-        training_rows = ~part.held_out
         left = limits.left()
         found = l0.fit(
             part.bits,
             labels,
             source.weights,
-            training_rows,
+            ~part.held_out,
             settings,
             num_attributes=part.num_attributes,
             has_gaps=has_gaps,
@@ -56,18 +54,8 @@ def evaluate_folds(
             num_rows=num_rows,
             seconds=None if left is None else left / (len(masks) - number),
         )
-        fitted = found.fit
-        training, others = (
-            (part.bits[chosen], labels[chosen], weights[chosen])
-            for chosen in (training_rows, part.held_out)
-        )
-        losses = build.losses(
-            make_rules("l0", fitted.ensemble, *training[1:], mapping, settings.precision),
-            training,
-            others,
-        )
-        losses[-1]["support"] = len(monomials.voting(fitted.ensemble))
-        return losses
+        ensemble, rows = found.fit.ensemble, (part.bits, labels, weights)
+        return fold_losses("l0", ensemble, rows, part.held_out, mapping, settings.precision)
 
     return evaluate_fold
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,11 +19,11 @@ from jboost.cli.l0 import candidates, description, folds, proof
 from jboost.cli.l0 import method as l0
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, timed
-from jboost.cli.votes import make_rules, ones_for_none, scores, voting_part
+from jboost.cli.votes import ones_for_none, rule_losses, scores, voting_part
 from jboost.data.binarization import Binarizer
 from jboost.data.table import LabelMapping
-from jboost.report import build
 from jboost.report import l0 as report_module
+from jboost.report.build import Losses
 
 _NUM_SHOWN = 25  # rules in the summary; the report holds all
 
@@ -39,37 +39,18 @@ def fit(settings: Settings, say: Any) -> None:
       ValueError: if an option or the data are invalid. Nothing is written then.
     """
     opening = fitting.begin(settings)
-    source, table, kept, apart = opening.source, opening.source.table, opening.kept, opening.apart
-    numeric, categorical = tuple(table.numeric), tuple(table.categorical)
-    part, labels = source.rows(kept), opening.labels[kept]
+    table = opening.source.table
     with timed(opening.seconds, "binarization"):
-        rows = folds.read_rows(part.table, numeric, categorical)
-        binarizer = folds.binarize(
-            rows, labels, part.weights, table.columns, settings, table.source
-        )
-        bits = bit_module.apply(binarizer, rows, settings.precision)
-        everything = np.ones(len(kept), bool)
-        inner = folds.choosing_folds(
-            rows, labels, part.weights, everything, table.columns, settings
-        )
-    with (
-        timed(opening.seconds, "rules"),
-        limits.progress("l0", candidates.num_steps(settings)) as on_step,
-    ):
-        has_gaps = bool(np.isnan(bits).any()) or (inner is not None and inner.have_gaps(everything))
-        options: dict[str, Any] = {
-            "num_attributes": binarizer.num_bits,
-            "has_gaps": has_gaps,
-            "inner": inner,
-        }
-        found = l0.fit(bits, labels, part.weights, everything, settings, on_step=on_step, **options)
+        rows = _binarize(opening, settings)
+    binarizer, bits, labels, weights = rows.binarizer, rows.bits, rows.labels, rows.weights
+    with timed(opening.seconds, "rules"):
+        found = _find_rules(rows, settings)
     fitted = found.fit
     ensemble = voting_part(fitted.ensemble, binarizer.num_bits, settings.precision)
 
     model = description.describe(
-        fitted, ensemble, binarizer, bits, labels, part.weights, opening.mapping, found.settings
+        fitted, ensemble, binarizer, bits, labels, weights, opening.mapping, found.settings
     )
-    training = (bits, labels, ones_for_none(part.weights, len(labels)))
     proven = proof.of_fit(fitted, bits, found.settings, model["margin"])
     fitting.end(
         opening,
@@ -77,39 +58,69 @@ def fit(settings: Settings, say: Any) -> None:
         say,
         model={"binarizer": binarizer, "ensemble": ensemble, **proven},
         metadata={
-            "numeric": list(numeric),
-            "categorical": list(categorical),
+            "numeric": list(table.numeric),
+            "categorical": list(table.categorical),
             "model": model,
-            **proof.metadata(proven, bits, labels, part.weights),
+            **proof.metadata(proven, bits, labels, weights),
         },
         sections={
-            "data": build.describe_data(table, len(apart), source.weights, ()),
+            "data": opening.describe_data(),
             "model": model,
             "search": found.exact,
             "margin_search": found.margin_search,
             "choice": None if found.choice is None else found.choice.describe(found.settings),
-            "losses": build.losses(
-                make_rules("l0", ensemble, *training[1:], opening.mapping, settings.precision),
-                training,
-                _held_out(opening, binarizer, settings.precision),
-            ),
+            "losses": _losses(ensemble, rows, opening, settings.precision),
         },
         draw=lambda folder: _draw(fitted, ensemble, bits, labels, settings, folder),
         lines=lambda report: _lines(report, opening.mapping),
     )
 
 
-def _held_out(
-    opening: fitting.Opening, binarizer: Binarizer, precision: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Returns bits, labels and weights of the held-out rows, or None if there are none."""
-    apart, table = opening.apart, opening.source.table
-    if not len(apart):
-        return None
-    held_out = opening.source.rows(apart)
-    rows = folds.read_rows(held_out.table, tuple(table.numeric), tuple(table.categorical))
-    bits = bit_module.apply(binarizer, rows, precision)
-    return bits, opening.labels[apart], ones_for_none(held_out.weights, len(apart))
+class _TrainingRows(NamedTuple):
+    """The training rows as bits."""
+
+    binarizer: Binarizer
+    bits: np.ndarray  # [m, N]
+    labels: np.ndarray  # [m]
+    weights: np.ndarray | None  # [m]
+    inner: folds.Inner | None  # the folds for a choice, or None if there is one candidate
+
+
+def _binarize(opening: fitting.Opening, settings: Settings) -> _TrainingRows:
+    table, training = opening.source.table, opening.source.rows(opening.kept)
+    labels, weights = opening.labels[opening.kept], training.weights
+    rows = folds.read_rows(training.table, tuple(table.numeric), tuple(table.categorical))
+    binarizer = folds.binarize(rows, labels, weights, table.columns, settings, table.source)
+    bits = bit_module.apply(binarizer, rows, settings.precision)
+    everything = np.ones(len(labels), bool)
+    inner = folds.choosing_folds(rows, labels, weights, everything, table.columns, settings)
+    return _TrainingRows(binarizer, bits, labels, weights, inner)
+
+
+def _find_rules(rows: _TrainingRows, settings: Settings) -> l0.ChosenL0Fit:
+    """Fits rules to all training rows, with a progress bar."""
+    inner, everything = rows.inner, np.ones(len(rows.labels), bool)
+    with limits.progress("l0", candidates.num_steps(settings)) as on_step:
+        return l0.fit(
+            rows.bits,
+            rows.labels,
+            rows.weights,
+            everything,
+            settings,
+            num_attributes=rows.binarizer.num_bits,
+            has_gaps=bool(np.isnan(rows.bits).any())
+            or (inner is not None and inner.have_gaps(everything)),
+            inner=inner,
+            on_step=on_step,
+        )
+
+
+def _losses(
+    ensemble: Ensemble, rows: _TrainingRows, opening: fitting.Opening, precision: str
+) -> Losses:
+    training = (rows.bits, rows.labels, ones_for_none(rows.weights, len(rows.labels)))
+    held_out = opening.held_out_bits(rows.binarizer, precision)
+    return rule_losses("l0", ensemble, training, held_out, opening.mapping, precision)
 
 
 def _lines(report: Mapping[str, Any], mapping: LabelMapping) -> list[str]:

@@ -7,6 +7,8 @@ by cross-validation.
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -18,7 +20,7 @@ from jboost.base.boosting import Fit
 from jboost.base.loops import OnStep
 from jboost.base.types import Dataset
 from jboost.cli import checkpointing, limits
-from jboost.cli.l0.choice import CandidateChoice, summary
+from jboost.cli.l0.choice import CandidateChoice, candidate_losses
 from jboost.cli.option import CV
 from jboost.cli.options import Settings
 from jboost.data import merging
@@ -121,14 +123,38 @@ def choose(
     sizes = np.ones(len(labels)) if weights is None else weights
     dataset = Dataset(bits, labels, sizes, chosen)
     num_rows, num_attributes = int(chosen.sum()), bits.shape[1]
-    left = limits.left() if seconds is None else seconds
+    ends = _rounds_and_time(seconds, settings)
     widest = max(num_attributes, *(one.shape[1] for one in fold_bits))
     tried, left_out = _orders_that_fit(settings, num_rows, num_attributes, widest)
 
-    def make_learner(order: int, kappa: float) -> Any:
-        return learners.monomials(
-            order, cost=costs.mdl(kappa, num_attributes=num_attributes, num_examples=num_rows)
+    watch = _watched_choice(on_step)
+    kept = checkpointing.kept(settings, watch, lambda: l0.LargeChoiceState, dataset)
+    with kept as (save, initial):
+        choice = l0.choose_large(
+            dataset,
+            functools.partial(_learner, num_attributes=num_attributes, num_rows=num_rows),
+            max_orders=tried,
+            max_rules=numbers_of_rules(settings),
+            margins=np.asarray(margins),
+            kappas=np.asarray(settings.kappa),
+            key=jax.random.key(settings.seed),
+            held_out=held_out,
+            fold_features=fold_bits,
+            tolerance=settings.tolerance,
+            on_step=save,
+            initial=initial,
+            **ends,
         )
+    return Sized(choice, tried, left_out)
+
+
+def _learner(order: int, kappa: float, *, num_attributes: int, num_rows: int) -> Any:
+    cost = costs.mdl(kappa, num_attributes=num_attributes, num_examples=num_rows)
+    return learners.monomials(order, cost=cost)
+
+
+def _watched_choice(on_step: OnStep | None) -> OnStep:
+    """Returns the callback of a choice and of its fit. If it ends the choice, the fit follows."""
 
     def watch(state: Any, info: Any) -> bool:
         if state is None:  # a step of a fit in a fold, of which nothing is shown
@@ -140,49 +166,35 @@ def choose(
             limits.go_on_after_choice()
         return goes_on
 
-    with checkpointing.kept(settings, watch, lambda: l0.LargeChoiceState, dataset) as (
-        save,
-        initial,
-    ):
-        choice = l0.choose_large(
-            dataset,
-            make_learner,
-            max_orders=tried,
-            max_rules=numbers_of_rules(settings),
-            margins=np.asarray(margins),
-            kappas=np.asarray(settings.kappa),
-            key=jax.random.key(settings.seed),
-            held_out=held_out,
-            fold_features=fold_bits,
-            max_rounds=settings.rounds if left is None else _UNLIMITED_ROUNDS,
-            tolerance=settings.tolerance,
-            time_limit=None if left is None else max(left, 0.0),
-            on_step=save,
-            initial=initial,
-        )
-    return Sized(choice, tried, left_out)
+    return watch
+
+
+def _rounds_and_time(seconds: float | None, settings: Settings) -> dict[str, Any]:
+    """Returns the limits of rounds and time: the command's time limit for `seconds` None."""
+    left = limits.left() if seconds is None else seconds
+    return {
+        "max_rounds": settings.rounds if left is None else _UNLIMITED_ROUNDS,
+        "time_limit": None if left is None else max(left, 0.0),
+    }
 
 
 def describe(
     found: Sized, settings: Settings, margins: list[float], num_folds: int
 ) -> CandidateChoice:
     """Returns the candidates with the held-out loss of each that was fitted."""
-    choice = found.choice
-    means, spreads = np.asarray(choice.errors), np.asarray(choice.standard_errors)
-    grid = [found.orders, numbers_of_rules(settings), settings.kappa, margins]
     (vote,) = settings.vote
-    losses = tuple(
-        {
-            "max_order": grid[0][index[0]],
-            "max_rules": grid[1][index[1]],
-            "kappa": grid[2][index[2]],
-            "margin": grid[3][index[3]],
-            "vote": vote,
-            **summary(means[index], spreads[index], choice.num_folds[index]),
-        }
-        for index in np.ndindex(means.shape)
-        if choice.num_folds[index]
+    grid: dict[str, Sequence[Any]] = {
+        "max_order": found.orders,
+        "max_rules": numbers_of_rules(settings),
+        "kappa": settings.kappa,
+        "margin": margins,
+        "vote": (vote,),
+    }
+    means, standard_errors, folds_of_each = (
+        np.expand_dims(part, -1)  # the axis of the only vote
+        for part in (found.choice.errors, found.choice.standard_errors, found.choice.num_folds)
     )
+    losses = candidate_losses(grid, means, standard_errors, folds_of_each)
     return CandidateChoice(losses, means.size, num_folds, found.left_out)
 
 
@@ -224,8 +236,10 @@ def fit(
     """
     (kappa,) = settings.kappa
     dataset = merging.merge_bits(bits, labels, weights)
-    cost = costs.mdl(kappa, num_attributes=bits.shape[1], num_examples=len(labels))
-    left = limits.left() if seconds is None else seconds
+    learner = _learner(
+        settings.max_order, kappa, num_attributes=bits.shape[1], num_rows=len(labels)
+    )
+    ends = _rounds_and_time(seconds, settings)
 
     def watch(state: Any, info: Any) -> bool:
         return loops.goes_on(on_step, state, _progress(info))
@@ -233,16 +247,15 @@ def fit(
     with checkpointing.kept(settings, watch, lambda: l0.LargeState, dataset) as (save, initial):
         fitted = l0.fit_large(
             dataset,
-            learners.monomials(settings.max_order, cost=cost),
+            learner,
             margin=margin,
             tolerance=settings.tolerance,
-            max_rounds=settings.rounds if left is None else _UNLIMITED_ROUNDS,
             max_columns=settings.max_columns,
             max_cuts=settings.capacity,
             search=search,
-            time_limit=None if left is None else max(left, 0.0),
             on_step=save,
             initial=initial,
+            **ends,
         )
         return jax.block_until_ready(fitted)
 

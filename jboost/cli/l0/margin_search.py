@@ -10,9 +10,10 @@ import numpy as np
 
 from jboost import drive, l0
 from jboost.base import loops, status
-from jboost.base.boosting import Fit
+from jboost.base.boosting import Fit, Learner
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
+from jboost.base.types import Dataset
 from jboost.cli import checkpointing, limits
 from jboost.cli.l0 import prepared
 from jboost.cli.options import Settings
@@ -53,8 +54,7 @@ def search(
     Raises:
       ValueError: if the data are invalid.
     """
-    (kappa,), (vote,), penalty = settings.kappa, settings.vote, settings.margin_penalty
-    assert penalty is not None
+    (kappa,), (vote,) = settings.kappa, settings.vote
     with jax.enable_x64(settings.precision == "float64"):
         dataset, make_learner, options = prepared.prepare(
             bits,
@@ -66,31 +66,43 @@ def search(
             has_gaps=has_gaps,
             num_rows=num_rows,
         )
-        learner = make_learner(kappa)
         options = {**options, "search": prepared.search_of(vote, settings)}
-
-        def like() -> l0.MarginSearchState:
-            first = l0.init(dataset, learner, margin=_LEAST, bound_integer=False, **options)
-            return l0.MarginSearchState(first, first, None)  # type: ignore[arg-type]
-
         watch = _limited(on_step, limits.left() if seconds is None else seconds)
-        with checkpointing.kept(settings, watch, like, dataset) as (save, initial):
-            found = jax.block_until_ready(
-                l0.search_margin(
-                    dataset,
-                    learner,
-                    penalty=penalty,
-                    least_margin=_LEAST,
-                    max_margins=MOST_MARGINS,
-                    on_step=save,
-                    initial=initial,
-                    **options,
-                )
-            )
+        found = _search(dataset, make_learner(kappa), options, settings, watch)
         code = Status(int(found.status))
         if code is Status.INVALID_INPUT:
             raise ValueError(f"the search of the margin failed: {status.explain(code)}")
-        return Searched(found.fit, {**_numbers(found), "penalty": penalty})
+        return Searched(found.fit, {**_numbers(found), "penalty": settings.margin_penalty})
+
+
+def _search(
+    dataset: Dataset,
+    learner: Learner,
+    options: dict[str, Any],
+    settings: Settings,
+    watch: OnStep | None,
+) -> l0.MarginSearch:
+    """Searches the margin, from the saved state with --resume."""
+    penalty = settings.margin_penalty
+    assert penalty is not None
+
+    def like() -> l0.MarginSearchState:
+        first = l0.init(dataset, learner, margin=_LEAST, bound_integer=False, **options)
+        return l0.MarginSearchState(first, first, None)  # type: ignore[arg-type]
+
+    with checkpointing.kept(settings, watch, like, dataset) as (save, initial):
+        return jax.block_until_ready(
+            l0.search_margin(
+                dataset,
+                learner,
+                penalty=penalty,
+                least_margin=_LEAST,
+                max_margins=MOST_MARGINS,
+                on_step=save,
+                initial=initial,
+                **options,
+            )
+        )
 
 
 def _limited(on_step: OnStep | None, left: float | None) -> OnStep | None:

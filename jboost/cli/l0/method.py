@@ -28,7 +28,7 @@ from jboost.cli import checkpointing, limits, sizes
 from jboost.cli.l0 import large as l0_large
 from jboost.cli.l0 import margin_search
 from jboost.cli.l0.candidates import margins
-from jboost.cli.l0.choice import CandidateChoice, summary
+from jboost.cli.l0.choice import CandidateChoice, candidate_losses
 from jboost.cli.l0.folds import Inner
 from jboost.cli.l0.prepared import dataset_of, maker_of, merge, options_of, search_of
 from jboost.cli.option import SEARCH
@@ -89,49 +89,15 @@ def fit(
         and after each margin of a search. If it returns False in a choice, that ends, and the fit
         of the best candidate so far follows.
     """
+    rows = (bits, labels, weights, chosen)
+    shape = {"num_attributes": num_attributes, "has_gaps": has_gaps, "num_rows": num_rows}
     if settings.margin == (SEARCH,):
-        return _fit_best_margin(
-            (bits, labels, weights, chosen),
-            settings,
-            {"num_attributes": num_attributes, "has_gaps": has_gaps, "num_rows": num_rows},
-            seconds,
-            on_step,
-        )
+        return _fit_best_margin(rows, settings, shape, seconds, on_step)
     if inner is None and l0_large.serves(settings, int(chosen.sum()), bits.shape[1]):
-        return _fit_large(bits, labels, weights, chosen, settings, seconds, on_step)
+        return _fit_large(*rows, settings, seconds, on_step)
     if inner is not None and l0_large.chooses_size(settings):
-        return _choose_size(bits, labels, weights, chosen, settings, inner, seconds, on_step)
-    until_end = limits.until(on_step, seconds)
-    bits = bit_module.widened(bits, sizes.literals(bits.shape[1]))
-    inner = None if inner is None else inner.widened(sizes.literals(inner.bits.shape[2]))
-    with jax.enable_x64(settings.precision == "float64"):
-        merged = merge(_with_folds(bits, inner), labels, weights, chosen, num_rows, settings)
-        dataset = merged.dataset._replace(features=merged.dataset.features[:, : bits.shape[1]])
-        make_learner = maker_of(settings, num_attributes, int(chosen.sum()), has_gaps)
-        fixed = options_of(settings)
-        rhos = margins(settings, int(chosen.sum()))
-        if inner is None:
-            fit_one = _prove if settings.exact > 0 else _fit_one
-            found = fit_one(
-                dataset,
-                make_learner,
-                dataclasses.replace(settings, margin=tuple(rhos)),
-                fixed,
-                until_end,
-            )
-        else:
-            folds = {
-                "held_out": _hold_out(merged, weights, chosen, inner, settings),
-                "fold_features": _fold_features(merged.dataset, inner),
-            }
-            found = _choose(
-                dataset, make_learner, folds, settings, rhos, fixed, on_step, until_end, seconds
-            )
-            if settings.exact > 0:
-                found = dataclasses.replace(
-                    _prove(dataset, make_learner, found.settings, fixed, until_end),
-                    choice=found.choice,
-                )
+        return _choose_size(*rows, settings, inner, seconds, on_step)
+    found = _fit_merged(*rows, settings, **shape, inner=inner, seconds=seconds, on_step=on_step)
     if Status(int(found.fit.status)) is Status.INVALID_INPUT:
         raise ValueError(f"l0 found no vote: {report_module.certificate(found.fit)['explanation']}")
     return found
@@ -236,6 +202,47 @@ def _choose_size(
     )
 
 
+def _fit_merged(
+    bits: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    chosen: np.ndarray,
+    settings: Settings,
+    *,
+    num_attributes: int,
+    has_gaps: bool,
+    inner: Inner | None,
+    num_rows: int | None,
+    seconds: float | None,
+    on_step: OnStep | None,
+) -> ChosenL0Fit:
+    """Merges equal rows and fits rules to them. A choice among several candidates comes first."""
+    until_end = limits.until(on_step, seconds)
+    bits = bit_module.widened(bits, sizes.literals(bits.shape[1]))
+    inner = None if inner is None else inner.widened(sizes.literals(inner.bits.shape[2]))
+    with jax.enable_x64(settings.precision == "float64"):
+        merged = merge(_with_folds(bits, inner), labels, weights, chosen, num_rows, settings)
+        dataset = merged.dataset._replace(features=merged.dataset.features[:, : bits.shape[1]])
+        make_learner = maker_of(settings, num_attributes, int(chosen.sum()), has_gaps)
+        fixed = options_of(settings)
+        rhos = margins(settings, int(chosen.sum()))
+        if inner is None:
+            one = dataclasses.replace(settings, margin=tuple(rhos))
+            fit_one = _prove if settings.exact > 0 else _fit_one
+            return fit_one(dataset, make_learner, one, fixed, until_end)
+        folds = {
+            "held_out": _hold_out(merged, weights, chosen, inner, settings),
+            "fold_features": _fold_features(merged.dataset, inner),
+        }
+        found = _choose(
+            dataset, make_learner, folds, settings, rhos, fixed, on_step, until_end, seconds
+        )
+        if settings.exact == 0:
+            return found
+        proven = _prove(dataset, make_learner, found.settings, fixed, until_end)
+        return dataclasses.replace(proven, choice=found.choice)
+
+
 def _fit_one(
     dataset: Dataset,
     make_learner: Partial,
@@ -327,10 +334,6 @@ def _choose(
             limits.go_on_after_choice()
         return goes_on
 
-    def watch_fit(state: Any, info: Any) -> bool:
-        # `_prove` follows a choice with --exact, and fits the rules again
-        return settings.exact == 0 and loops.goes_on(until_end, state, _bounds(info))
-
     votes = [search_of(vote, settings) for vote in settings.vote]
     grid: dict[str, Any] = {"margins": rhos, "kappas": settings.kappa, "search": votes}
     choice = l0.choose(
@@ -338,38 +341,49 @@ def _choose(
         make_learner,
         key=jax.random.key(settings.seed),
         on_step=watch,
-        on_round=None if until_end is None else watch_fit,
+        on_round=_watched_fit(until_end, settings),
         **folds,
         **grid,
         **fixed,
     )
-    means, spreads = (
-        np.asarray(choice.errors, np.float64),
-        np.asarray(choice.standard_errors, np.float64),
+    return ChosenL0Fit(
+        jax.block_until_ready(choice.fit),
+        _settings_at(choice.place, settings, rhos),
+        _candidates(choice, errors, settings, rhos),
     )
-    num_folds = np.isfinite(errors).sum(axis=1)
-    losses = tuple(
-        {
-            "kappa": settings.kappa[index[0]],
-            "margin": rhos[index[1]],
-            "vote": settings.vote[index[2]],
-            **summary(means[index], spreads[index], num_folds[index]),
-        }
-        for index in np.ndindex(means.shape)
-        if num_folds[index]
-    )
-    row, column, place = (int(number) for number in choice.place)
-    chosen = dataclasses.replace(
+
+
+def _watched_fit(until_end: OnStep | None, settings: Settings) -> OnStep | None:
+    """Returns the callback of the fit after a choice, or None if there is no `until_end`."""
+    if until_end is None:
+        return None
+
+    def watch(state: Any, info: Any) -> bool:
+        # `_prove` follows a choice with --exact, and fits the rules again
+        return settings.exact == 0 and loops.goes_on(until_end, state, _bounds(info))
+
+    return watch
+
+
+def _settings_at(place: Any, settings: Settings, rhos: list[float]) -> Settings:
+    """Returns the settings with the kappa, margin and vote at a place of the grid."""
+    row, column, depth = (int(number) for number in place)
+    return dataclasses.replace(
         settings,
         kappa=(settings.kappa[row],),
         margin=(rhos[column],),
-        vote=(settings.vote[place],),
+        vote=(settings.vote[depth],),
     )
-    return ChosenL0Fit(
-        jax.block_until_ready(choice.fit),
-        chosen,
-        CandidateChoice(losses, means.size, errors.shape[1]),
-    )
+
+
+def _candidates(
+    choice: l0.Choice, errors: np.ndarray, settings: Settings, rhos: list[float]
+) -> CandidateChoice:
+    """Returns the candidates of a choice, with the `errors` [K, F, L, S] of its folds."""
+    grid = {"kappa": settings.kappa, "margin": rhos, "vote": settings.vote}
+    num_folds = np.isfinite(errors).sum(axis=1)
+    losses = candidate_losses(grid, choice.errors, choice.standard_errors, num_folds)
+    return CandidateChoice(losses, num_folds.size, errors.shape[1])
 
 
 def _with_folds(bits: np.ndarray, inner: Inner | None) -> np.ndarray:

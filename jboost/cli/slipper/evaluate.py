@@ -13,8 +13,7 @@ from jboost.cli import bits as bit_module
 from jboost.cli.inputs import Source
 from jboost.cli.options import Settings
 from jboost.cli.slipper import method as slipper
-from jboost.cli.votes import make_rules
-from jboost.report import build, monomials
+from jboost.cli.votes import fold_losses
 from jboost.report.build import Losses
 
 
@@ -44,15 +43,7 @@ def evaluate_folds(
             bit_module.apply(binarizers[number], rows, settings.precision), width
         )
         ensemble = slipper.fit(bits, labels, source.weights, ~held_out, settings).fit.ensemble
-        training, others = (
-            (bits[chosen], labels[chosen], weights[chosen]) for chosen in (~held_out, held_out)
-        )
-        losses = build.losses(
-            make_rules("slipper", ensemble, *training[1:], mapping, settings.precision),
-            training,
-            others,
-        )
-        losses[-1]["support"] = len(monomials.voting(ensemble))
-        return losses
+        examples = (bits, labels, weights)
+        return fold_losses("slipper", ensemble, examples, held_out, mapping, settings.precision)
 
     return evaluate_fold

@@ -6,6 +6,7 @@ It fits rules and writes a folder with the model, the report and two figures.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from jboost.cli.option import CV
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, TRAINING_ERROR, timed
 from jboost.cli.slipper import method as slipper
-from jboost.cli.votes import make_rules, ones_for_none, scores, voting_part
-from jboost.report import build, verdict
+from jboost.cli.votes import ones_for_none, rule_losses, scores, voting_part
+from jboost.data.table import LabelMapping
 from jboost.report import slipper as report_module
+from jboost.report import verdict
 
 _NUM_SHOWN = 25  # rules in the summary; the report holds all
 _REMEDY = "a greater --num-rounds, --rules-for the other class, finer --cuts, or other columns"
@@ -39,7 +41,7 @@ def fit(settings: Settings, say: Any) -> None:
       ValueError: if an option or the data are invalid. Nothing is written then.
     """
     opening = fitting.begin(settings)
-    source, table, kept, apart = opening.source, opening.source.table, opening.kept, opening.apart
+    source, table, kept = opening.source, opening.source.table, opening.kept
     numeric, categorical = tuple(table.numeric), tuple(table.categorical)
     part, labels = source.rows(kept), opening.labels[kept]
     with timed(opening.seconds, "binarization"):
@@ -53,17 +55,9 @@ def fit(settings: Settings, say: Any) -> None:
     ensemble = voting_part(found.fit.ensemble, binarizer.num_bits, settings.precision)
 
     training = (bits, labels, ones_for_none(part.weights, len(labels)))
-    others = None
-    if len(apart):
-        held_out = source.rows(apart)
-        other_bits = bit_module.apply(
-            binarizer, held_out.table.matrix(numeric, categorical), settings.precision
-        )
-        others = (other_bits, opening.labels[apart], ones_for_none(held_out.weights, len(apart)))
-    losses = build.losses(
-        make_rules("slipper", ensemble, *training[1:], opening.mapping, settings.precision),
-        training,
-        others,
+    held_out = opening.held_out_bits(binarizer, settings.precision)
+    losses = rule_losses(
+        "slipper", ensemble, training, held_out, opening.mapping, settings.precision
     )
     model = report_module.describe(
         found.fit, ensemble, binarizer, bits, labels, opening.mapping, _choice_of(found)
@@ -78,16 +72,21 @@ def fit(settings: Settings, say: Any) -> None:
         model={"binarizer": binarizer, "ensemble": ensemble},
         metadata={"numeric": list(numeric), "categorical": list(categorical), "model": model},
         sections={
-            "data": build.describe_data(table, len(apart), source.weights, ()),
+            "data": opening.describe_data(),
             "model": model,
             "losses": losses,
         },
         draw=lambda folder: _draw(found.fit, ensemble, bits, labels, settings, folder),
-        lines=lambda report: [
-            f"attributes  {report['model']['attributes']['bits']} Boolean conditions",
-            *report_module.lines(report["model"], opening.mapping, num_shown=_NUM_SHOWN),
-        ],
+        lines=lambda report: _lines(report, opening.mapping),
     )
+
+
+def _lines(report: Mapping[str, Any], mapping: LabelMapping) -> list[str]:
+    """Returns the lines of the summary below the table of losses."""
+    return [
+        f"attributes  {report['model']['attributes']['bits']} Boolean conditions",
+        *report_module.lines(report["model"], mapping, num_shown=_NUM_SHOWN),
+    ]
 
 
 def _choice_of(found: slipper.ChosenSlipperFit) -> dict[str, Any]:

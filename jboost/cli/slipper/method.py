@@ -119,18 +119,9 @@ def fit(
             if on_step is not None:
                 limits.go_on_after_choice()
         num_rounds = _best(errors) if is_chosen_by_cv else max_rounds
-        with checkpointing.saving(settings, on_step, dataset, saved) as watch:
-            fitted = jax.block_until_ready(
-                slipper.fit(
-                    dataset,
-                    learner,
-                    key=key,
-                    max_rounds=max_rounds,
-                    num_rounds=num_rounds,
-                    on_step=watch and _with_choice(watch, errors, saved, max_rounds),
-                    initial=None if saved is None else _continued(saved.fit, num_rounds),
-                )
-            )
+        fitted = _fit_rounds(
+            dataset, learner, key, max_rounds, num_rounds, errors, saved, settings, on_step
+        )
     if Status(int(fitted.status)) is Status.INVALID_INPUT:
         raise ValueError(
             f"slipper found no vote: {report_module.certificate(fitted)['explanation']}"
@@ -180,6 +171,32 @@ def _choose(
             initial=None if saved is None else saved.choice,
         )
     return np.asarray(found.errors, np.float64), seen
+
+
+def _fit_rounds(
+    dataset: Dataset,
+    learner: slipper.Rules,
+    key: jax.Array,
+    max_rounds: int,
+    num_rounds: int,
+    errors: np.ndarray,
+    saved: RunState | None,
+    settings: Settings,
+    on_step: OnStep | None,
+) -> Fit:
+    """Fits rules in `num_rounds` rounds, from the saved state if there is one."""
+    with checkpointing.saving(settings, on_step, dataset, saved) as watch:
+        return jax.block_until_ready(
+            slipper.fit(
+                dataset,
+                learner,
+                key=key,
+                max_rounds=max_rounds,
+                num_rounds=num_rounds,
+                on_step=watch and _with_choice(watch, errors, saved, max_rounds),
+                initial=None if saved is None else _continued(saved.fit, num_rounds),
+            )
+        )
 
 
 def _best(errors: np.ndarray) -> int:
