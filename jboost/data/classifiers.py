@@ -100,23 +100,16 @@ def fit_base(
         )
     numeric, categorical = tuple(table.numeric), tuple(table.categorical)
     matrix = table.matrix(numeric, categorical)
-    _check_variation(table, matrix, len(numeric), np.zeros(table.num_rows, bool), "all rows")
-    for held_out in folds:
-        _check_classes(table, held_out)
-        _check_variation(table, matrix, len(numeric), held_out, "the rows that a fold trains on")
+    _check_training_rows(table, matrix, len(numeric), folds)
     with _quiet() as messages:
         pipelines, columns = [], []
         for name in classifiers:
             with _named(name, table.source):
-                pipelines.append(_fit(name, matrix, table.labels, len(numeric), seed))
-                if scores == "in-sample":
-                    columns.append(score(pipelines[-1], matrix))
-                else:
-                    columns.append(
-                        _out_of_fold(name, matrix, table.labels, len(numeric), seed, folds)
-                    )
-                if not np.all(np.isfinite(columns[-1])):
-                    raise ValueError("its scores are not finite; are all columns constant?")
+                pipeline, column = _train(
+                    name, matrix, table.labels, len(numeric), seed, folds, scores
+                )
+                pipelines.append(pipeline)
+                columns.append(column)
     return BaseFit(
         tuple(classifiers),
         tuple(pipelines),
@@ -126,6 +119,37 @@ def fit_base(
         scores,
         _as_notes(messages),
     )
+
+
+def _check_training_rows(
+    table: Table, matrix: np.ndarray, num_numeric: int, folds: Sequence[np.ndarray]
+) -> None:
+    """Raises ValueError if all rows, or those that a fold trains on, cannot train a classifier."""
+    _check_variation(table, matrix, num_numeric, np.zeros(table.num_rows, bool), "all rows")
+    for held_out in folds:
+        _check_classes(table, held_out)
+        _check_variation(table, matrix, num_numeric, held_out, "the rows that a fold trains on")
+
+
+def _train(
+    name: str,
+    matrix: np.ndarray,
+    labels: np.ndarray,
+    num_numeric: int,
+    seed: int,
+    folds: Sequence[np.ndarray],
+    scores: str,
+) -> tuple[Any, np.ndarray]:
+    """Returns the pipeline trained on all rows, and the scores of these rows."""
+    pipeline = _fit(name, matrix, labels, num_numeric, seed)
+    found = (
+        score(pipeline, matrix)
+        if scores == "in-sample"
+        else _out_of_fold(name, matrix, labels, num_numeric, seed, folds)
+    )
+    if not np.all(np.isfinite(found)):
+        raise ValueError("its scores are not finite; are all columns constant?")
+    return pipeline, found
 
 
 def score(pipeline: Any, matrix: np.ndarray) -> np.ndarray:

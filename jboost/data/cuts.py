@@ -81,21 +81,43 @@ def cut_points(
         np.ones(size, np.int32) if labels is None else labels, weights, None, size
     )
     distinct, place = np.unique(host.astype(np.float64), return_inverse=True)
-    held = as_held(distinct)
-    # gap i lies between distinct[i] and distinct[i + 1]
-    gaps = np.flatnonzero(held[:-1] < held[1:])
-    if gaps.size and rule == "class_changes":
-        gaps = gaps[_changes_class(gaps, place, signs > 0)]
-    elif rule == "none":
-        gaps = gaps[:0]
-    elif gaps.size and rule == "quantiles":
-        below = np.cumsum(np.bincount(place, sizes.astype(np.float64)))
-        gaps = gaps[_is_nearest(below[gaps], below[-1], num_quantiles)]
+    gaps = _choose_gaps(distinct, place, signs, sizes, rule, num_quantiles)
     written = host.dtype.type if host.dtype.kind == "f" else np.float64
     return np.array(
         [_decimal_between(float(distinct[gap]), float(distinct[gap + 1]), written) for gap in gaps],
         np.float64,
     )
+
+
+def _choose_gaps(
+    distinct: np.ndarray,
+    place: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    rule: str,
+    num_quantiles: int,
+) -> np.ndarray:
+    """The gaps that are cut by the rule, ascending. Gap i lies between distinct[i] and
+    distinct[i + 1].
+
+    Args:
+      distinct: the values, ascending.
+      place: [m] the index of the value of each example.
+      labels: [m].
+      weights: [m].
+      rule: as for `cut_points`.
+      num_quantiles: as for `cut_points`.
+    """
+    held = as_held(distinct)
+    gaps = np.flatnonzero(held[:-1] < held[1:])
+    if gaps.size and rule == "class_changes":
+        return gaps[_changes_class(gaps, place, labels > 0)]
+    if rule == "none":
+        return gaps[:0]
+    if gaps.size and rule == "quantiles":
+        below = np.cumsum(np.bincount(place, weights.astype(np.float64)))
+        return gaps[_is_nearest(below[gaps], below[-1], num_quantiles)]
+    return gaps
 
 
 def as_held(values: np.ndarray) -> np.ndarray:

@@ -81,7 +81,31 @@ def merge_equal(dataset: Dataset, *, num_rows: int | None = None) -> Merged:
     row_of[places] = rank[row.reshape(-1)]
     kept = places[first[order]]
     missing = size - len(kept)
-    sums = np.bincount(row_of[places], weights=weights[places].astype(np.float64), minlength=size)
+    together = _sum_weights(weights[places], row_of[places], kept, size)
+    merged = Dataset(
+        jnp.asarray(np.pad(features[kept], ((0, missing), (0, 0)))),
+        jnp.asarray(np.pad(labels[kept], (0, missing), constant_values=1)),
+        jnp.asarray(np.where(np.arange(size) < len(kept), together, np.ones_like(together))),
+        jnp.arange(size) < len(kept),
+    )
+    return Merged(merged, jnp.asarray(row_of))
+
+
+def _sum_weights(
+    weights: np.ndarray, row_of: np.ndarray, kept: np.ndarray, size: int
+) -> np.ndarray:
+    """The sum of the weights of each row [r], in their own type.
+
+    Args:
+      weights: [k] of the examples.
+      row_of: [k] the row of each example.
+      kept: the index of the first example of each row, for the message.
+      size: r.
+
+    Raises:
+      ValueError: if the type cannot hold a sum.
+    """
+    sums = np.bincount(row_of, weights=weights.astype(np.float64), minlength=size)
     with np.errstate(over="ignore", invalid="ignore"):
         together = sums.astype(weights.dtype)
     is_lost = (
@@ -92,13 +116,7 @@ def merge_equal(dataset: Dataset, *, num_rows: int | None = None) -> Merged:
             f"weights of the examples equal to example {kept[place]} sum to {sums[place]:g}, more"
             f" than {weights.dtype} holds: scale weights down"
         )
-    merged = Dataset(
-        jnp.asarray(np.pad(features[kept], ((0, missing), (0, 0)))),
-        jnp.asarray(np.pad(labels[kept], (0, missing), constant_values=1)),
-        jnp.asarray(np.where(np.arange(size) < len(kept), together, np.ones_like(together))),
-        jnp.arange(size) < len(kept),
-    )
-    return Merged(merged, jnp.asarray(row_of))
+    return together
 
 
 def merge_bits(bits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> Dataset:

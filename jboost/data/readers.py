@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from jboost.data import cells
-from jboost.data.data_file import open_file
+from jboost.data.data_file import DataFile, open_file
 from jboost.data.dialect import MISSING, Reading
 from jboost.data.kinds import ColumnKind
 from jboost.data.table import Table, count_missing, map_labels, require_columns
@@ -101,36 +101,9 @@ def read_table(
     require_columns(file.source, named, [name for name in file.names if name])
     left_out = {"", *reading.ignore, reading.id, label}
     chosen = [name for name in file.names if name not in left_out]
-    numeric: dict[str, np.ndarray] = {}
-    categorical: dict[str, np.ndarray] = {}
-    kinds: dict[str, ColumnKind] = {}
-    notes, others = list(file.notes), []
-    for name in chosen:
-        found = file.recognise(
-            name,
-            is_lenient=columns is not None and name not in columns,
-            is_feature=name not in no_features,
-        )
-        if found is None:
-            others.append(f"{name} ({file.frame[name].dtype})")
-            continue
-        kinds[name], values, note = found
-        (categorical if kinds[name].is_text else numeric)[name] = values
-        notes += [note] if note else []
-    if others:
-        notes.append(
-            f"columns that are neither numbers nor text were left out: {', '.join(others)}"
-        )
-    table = Table(
-        file.source,
-        file.num_rows,
-        numeric,
-        categorical,
-        count_missing(numeric, categorical),
-        lines=file.lines,
-        kinds=kinds,
-        reading=file.reading,
-    )
+    numeric, categorical, kinds, notes = _recognise(file, chosen, columns, no_features)
+    table = dataclasses.replace(_make_table(file, numeric, categorical), kinds=kinds)
+    notes = [*file.notes, *notes]
     if label is None:
         return dataclasses.replace(table, notes=tuple(notes))
     written, meant = file.labels(label)
@@ -138,6 +111,57 @@ def read_table(
         file.source, label, meant, written=written, positive=reading.positive, lines=file.lines
     )
     return dataclasses.replace(table, labels=labels, mapping=mapping, notes=(*notes, *label_notes))
+
+
+class _Recognised(NamedTuple):
+    """The values of the columns by name, and their kinds."""
+
+    numeric: dict[str, np.ndarray]
+    categorical: dict[str, np.ndarray]
+    kinds: dict[str, ColumnKind]
+    notes: list[str]
+
+
+def _recognise(
+    file: DataFile,
+    names: Sequence[str],
+    columns: Collection[str] | None,
+    no_features: Collection[str],
+) -> _Recognised:
+    """Recognises the kinds of the named columns; the other arguments are those of `read_table`."""
+    found, others = _Recognised({}, {}, {}, []), []
+    for name in names:
+        column = file.recognise(
+            name,
+            is_lenient=columns is not None and name not in columns,
+            is_feature=name not in no_features,
+        )
+        if column is None:
+            others.append(f"{name} ({file.frame[name].dtype})")
+            continue
+        kind, values, note = column
+        found.kinds[name] = kind
+        (found.categorical if kind.is_text else found.numeric)[name] = values
+        found.notes.extend([note] if note else [])
+    if others:
+        found.notes.append(
+            f"columns that are neither numbers nor text were left out: {', '.join(others)}"
+        )
+    return found
+
+
+def _make_table(
+    file: DataFile, numeric: dict[str, np.ndarray], categorical: dict[str, np.ndarray]
+) -> Table:
+    return Table(
+        file.source,
+        file.num_rows,
+        numeric,
+        categorical,
+        count_missing(numeric, categorical),
+        lines=file.lines,
+        reading=file.reading,
+    )
 
 
 def read_new_rows(
@@ -184,15 +208,7 @@ def read_new_rows(
         (categorical if kind.is_text else numeric)[name] = values
         if kind.is_text and kind.categories:
             notes += _unseen(name, values, kind, file.reading)
-    table = Table(
-        file.source,
-        file.num_rows,
-        numeric,
-        categorical,
-        count_missing(numeric, categorical),
-        lines=file.lines,
-        reading=file.reading,
-    )
+    table = _make_table(file, numeric, categorical)
     is_usable, reasons = file.flaws()
     if not len(is_usable):
         raise ValueError(f"{file.source}: the file has column names but no rows")

@@ -76,25 +76,10 @@ def read_records(data: bytes, source: str, reading: Reading) -> Records:
     """
     assert reading.separator is not None
     if reading.separator == " ":
-        data = (
-            _BLANKS.sub(lambda match: match[1] or " ", data.decode())
-            .replace("\n ", "\n")
-            .replace(" \n", "\n")
-            .strip(" ")
-            .encode()
-        )
+        data = _with_single_blanks(data)
     texts, lines = _split_records(data, source, reading.comment)
     is_text = ~_are_blank(texts, reading.separator)
-    if not is_text.any():
-        raise ValueError(
-            f"{source}: the file holds no data: expected a line of column names and at least"
-            " one row"
-        )
-    first = int(is_text.argmax())
-    if is_excel_line(texts[first]) and is_text[first + 1 :].any():
-        first += 1 + int(is_text[first + 1 :].argmax())
-    names = [name.strip() for name in _split_one(texts[first], reading.separator)]
-    names[0] = names[0].lstrip("#").strip() or names[0]
+    first, names = _find_names(texts, is_text, reading.separator, source)
     body, lines, header_line = texts[first + 1 :], lines[first + 1 :], int(lines[first])
     num_fields, is_blank = _count_fields(body, reading.separator), ~is_text[first + 1 :]
     names, notes = _fit_names(
@@ -124,6 +109,36 @@ def read_records(data: bytes, source: str, reading: Reading) -> Records:
         reading.separator,
         notes,
     )
+
+
+def _with_single_blanks(data: bytes) -> bytes:
+    """One blank for several outside of quotes, and none at the ends of lines."""
+    return (
+        _BLANKS.sub(lambda match: match[1] or " ", data.decode())
+        .replace("\n ", "\n")
+        .replace(" \n", "\n")
+        .strip(" ")
+        .encode()
+    )
+
+
+def _find_names(
+    texts: Any, is_text: np.ndarray, separator: str, source: str
+) -> tuple[int, list[str]]:
+    """The index of the record of column names, and the names: the first record that is not blank,
+    or the next one if that only tells the separator to Excel. Raises ValueError if there is none.
+    """
+    if not is_text.any():
+        raise ValueError(
+            f"{source}: the file holds no data: expected a line of column names and at least"
+            " one row"
+        )
+    first = int(is_text.argmax())
+    if is_excel_line(texts[first]) and is_text[first + 1 :].any():
+        first += 1 + int(is_text[first + 1 :].argmax())
+    names = [name.strip() for name in _split_one(texts[first], separator)]
+    names[0] = names[0].lstrip("#").strip() or names[0]
+    return first, names
 
 
 def _split_records(data: bytes, source: str, comment: str | None) -> tuple[Any, np.ndarray]:

@@ -73,15 +73,7 @@ def select_support_set(
     ones, zeros = table == 1, table == 0
     if not (ones | zeros | np.isnan(table)).all():
         raise ValueError("bits are 0, 1 or NaN: binarize first, as jboost.data.binarization does")
-    prices = (
-        np.ones(num_bits)
-        if costs is None
-        else check.host_array("costs", costs, shape=(num_bits,), kinds="fi").astype(np.float64)
-    )
-    if not ((prices > 0) & np.isfinite(prices)).all():
-        raise ValueError(
-            "costs are positive and finite: leave out attributes that must not be chosen"
-        )
+    prices = _validate_costs(costs, num_bits)
     num_bytes, most = (
         _BYTES_OF_PAIR * int(positive.sum()) * int((~positive).sum()),
         memory.of_machine(),
@@ -94,6 +86,20 @@ def select_support_set(
         )
     pairs = _Pairs(ones, zeros, positive, min_separation)
     return np.array(sorted(_drop_superfluous(pairs, _choose(pairs, prices))), np.int64)
+
+
+def _validate_costs(costs: ArrayLike | None, num_bits: int) -> np.ndarray:
+    """The costs [N] in float64, ones for None. Raises ValueError if they are not positive."""
+    prices = (
+        np.ones(num_bits)
+        if costs is None
+        else check.host_array("costs", costs, shape=(num_bits,), kinds="fi").astype(np.float64)
+    )
+    if not ((prices > 0) & np.isfinite(prices)).all():
+        raise ValueError(
+            "costs are positive and finite: leave out attributes that must not be chosen"
+        )
+    return prices
 
 
 class _Pairs:

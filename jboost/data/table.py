@@ -281,16 +281,7 @@ def map_labels(
     >>> str(map_labels("memory", "y", ["a", "b", "c"], positive="b")[1])
     'y: not b -> -1, b -> +1'
     """
-    counts = Counter(zip(values, values if written is None else written, strict=True))
-    if any(value is None or value != value for value, _ in counts):
-        row = next(row for row, value in enumerate(values) if value is None or value != value)
-        raise ValueError(
-            f"{source}: column '{column}' has no label in {where(row, lines)}: fill it in or drop"
-            " the row"
-        )
-    spellings: dict[Any, Counter[Any]] = {}
-    for (value, spelling), count in counts.items():
-        spellings.setdefault(value, Counter())[spelling] = count
+    spellings = _count_spellings(source, column, values, written, lines)
     if len(spellings) < 2 or (len(spellings) > 2 and positive is None):
         remedy = (
             ", or name the class that is to be told from all others with --positive CLASS"
@@ -315,6 +306,30 @@ def map_labels(
     labels = np.array([signs[value] for value in values])
     is_plain = second == 1 and len(spellings) == 2 and -1 in spellings
     return labels, mapping, () if is_plain else (f"labels were mapped: {mapping}",)
+
+
+def _count_spellings(
+    source: str,
+    column: str,
+    values: Sequence[Any],
+    written: Sequence[str | None] | None,
+    lines: np.ndarray | None,
+) -> dict[Any, Counter[Any]]:
+    """How often each label has each spelling. Raises ValueError, naming the row, if one is missing.
+
+    The arguments are those of `map_labels`.
+    """
+    counts = Counter(zip(values, values if written is None else written, strict=True))
+    if any(value is None or value != value for value, _ in counts):
+        row = next(row for row, value in enumerate(values) if value is None or value != value)
+        raise ValueError(
+            f"{source}: column '{column}' has no label in {where(row, lines)}: fill it in or drop"
+            " the row"
+        )
+    spellings: dict[Any, Counter[Any]] = {}
+    for (value, spelling), count in counts.items():
+        spellings.setdefault(value, Counter())[spelling] = count
+    return spellings
 
 
 def _class_named(source: str, column: str, name: str, spellings: Mapping[Any, Counter[Any]]) -> Any:

@@ -109,25 +109,8 @@ def fit(
     chosen = _choose(
         rows, rule=cuts, num_quantiles=num_quantiles, with_missing=missing == "literal"
     )
-    answers = _answers(rows.values, chosen.asked, chosen.missing_is_value)
-    kept = _distinct(answers) if drop_redundant else np.arange(len(answers))
-    num_redundant, num_distinct = len(answers) - len(kept), len(kept)
-    if min_separation is not None:
-        bits = np.where(answers[kept] == _MISSING_BIT, np.float32(np.nan), answers[kept]).T
-        kept = kept[select_support_set(bits, rows.labels, min_separation=min_separation)]
-    asked = [chosen.asked[index] for index in kept]
-    return Binarizer(
-        attributes=np.array([one.attribute for one in asked], np.int32),
-        kinds=np.array([one.kind for one in asked], np.int32),
-        thresholds=np.array([one.threshold for one in asked], np.float64),
-        missing_is_value=np.array(chosen.missing_is_value, bool),
-        names=rows.names,
-        categories=rows.categories,
-        constant_attributes=tuple(chosen.constant),
-        coarse_attributes=tuple(chosen.coarse),
-        num_redundant=num_redundant,
-        num_unselected=num_distinct - len(asked),
-    )
+    kept = _keep(rows, chosen, drop_redundant=drop_redundant, min_separation=min_separation)
+    return _make_binarizer(rows, chosen, kept)
 
 
 class _TrainingRows(NamedTuple):
@@ -221,6 +204,44 @@ def _choose(
         if as_value and not is_constant:
             chosen.asked.append(BitCondition(column, Kind.MISSING, 0.0))
     return chosen
+
+
+class _KeptBits(NamedTuple):
+    """The bits of a binarizer, and the numbers of those that are dropped."""
+
+    asked: list[BitCondition]
+    num_redundant: int  # equal or complementary to an earlier bit
+    num_unselected: int  # not in the support set
+
+
+def _keep(
+    rows: _TrainingRows, chosen: _ChosenBits, *, drop_redundant: bool, min_separation: int | None
+) -> _KeptBits:
+    """Drops redundant bits, and then those outside a support set."""
+    answers = _answers(rows.values, chosen.asked, chosen.missing_is_value)
+    kept = _distinct(answers) if drop_redundant else np.arange(len(answers))
+    num_redundant, num_distinct = len(answers) - len(kept), len(kept)
+    if min_separation is not None:
+        bits = np.where(answers[kept] == _MISSING_BIT, np.float32(np.nan), answers[kept]).T
+        kept = kept[select_support_set(bits, rows.labels, min_separation=min_separation)]
+    asked = [chosen.asked[index] for index in kept]
+    return _KeptBits(asked, num_redundant, num_distinct - len(asked))
+
+
+def _make_binarizer(rows: _TrainingRows, chosen: _ChosenBits, kept: _KeptBits) -> Binarizer:
+    asked = kept.asked
+    return Binarizer(
+        attributes=np.array([one.attribute for one in asked], np.int32),
+        kinds=np.array([one.kind for one in asked], np.int32),
+        thresholds=np.array([one.threshold for one in asked], np.float64),
+        missing_is_value=np.array(chosen.missing_is_value, bool),
+        names=rows.names,
+        categories=rows.categories,
+        constant_attributes=tuple(chosen.constant),
+        coarse_attributes=tuple(chosen.coarse),
+        num_redundant=kept.num_redundant,
+        num_unselected=kept.num_unselected,
+    )
 
 
 def _option_of_labels(cuts: str, min_separation: int | None) -> str | None:
