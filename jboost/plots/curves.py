@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 
@@ -94,7 +95,7 @@ def plot_margins(margins: ArrayLike, *, path: str | os.PathLike[str], title: str
     counts, edges = np.histogram(
         np.clip(values[np.isfinite(values)], -1, 1), bins=_MARGIN_BINS, range=(-1, 1)
     )
-    width, (negative, positive) = edges[1] - edges[0], (colour for _, colour, _ in CLASSES)
+    width, positive = edges[1] - edges[0], CLASSES[1][1]
     middles = edges[:-1] + width / 2
     axes.bar(
         middles,
@@ -103,34 +104,39 @@ def plot_margins(margins: ArrayLike, *, path: str | os.PathLike[str], title: str
         color=[INK if middle < 0 else positive for middle in middles],
         zorder=3,
     )
-    infinite = {-1.0: int((values == -np.inf).sum()), 1.0: int((values == np.inf).sum())}
-    for side, count in infinite.items():
-        if count:
-            place = side * (1 + 2 * width)
-            axes.bar(
-                place,
-                count,
-                width=0.9 * width,
-                color=negative,
-                hatch="//",
-                edgecolor="white",
-                linewidth=0,
-                zorder=3,
-            )
-            axes.annotate(
-                f"settled: {count:,}",
-                (place, count),
-                (0, 3),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8,
-                color=INK,
-            )
+    for side in (-1.0, 1.0):
+        _draw_infinite(axes, side, int((values == side * np.inf).sum()), width)
     axes.axvline(0, color=INK, linewidth=1)
     axes.set_xlabel("margin: label times score, over the sum of the votes", color=INK)
     axes.set_ylabel("examples", color=INK)
     axes.yaxis.get_major_locator().set_params(integer=True)
     write_figure(figure, path)
+
+
+def _draw_infinite(axes: Any, side: float, count: int, width: float) -> None:
+    """Draws the number of infinite margins of one sign at its end, if there are any."""
+    if not count:
+        return
+    place = side * (1 + 2 * width)
+    axes.bar(
+        place,
+        count,
+        width=0.9 * width,
+        color=CLASSES[0][1],
+        hatch="//",
+        edgecolor="white",
+        linewidth=0,
+        zorder=3,
+    )
+    axes.annotate(
+        f"settled: {count:,}",
+        (place, count),
+        (0, 3),
+        textcoords="offset points",
+        ha="center",
+        fontsize=8,
+        color=INK,
+    )
 
 
 def plot_bounds(
@@ -181,27 +187,38 @@ def plot_bounds(
     axes.fill_between(
         rounds[both], lows[both], highs[both], color=INK, alpha=0.08, linewidth=0, zorder=1
     )
-    for bound, name, (_, colour, marker) in (
-        (highs, names[1], CLASSES[1]),
-        (lows, names[0], CLASSES[0]),
-    ):
+    for bound, name, look in ((highs, names[1], CLASSES[1]), (lows, names[0], CLASSES[0])):
         known = np.isfinite(bound)
         size = 4 if known.sum() <= _MOST_MARKED else 0
-        axes.plot(
-            rounds[known],
-            bound[known],
-            color=colour,
-            marker=marker,
-            markersize=size,
-            linewidth=1.5,
-            label=name,
-            zorder=3,
-        )
+        _draw_curve(axes, rounds[known], bound[known], name, look, markersize=size)
     axes.set_xlabel("round", color=INK)
     axes.set_ylabel(quantity, color=INK)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(frameon=False, fontsize=9)
     write_figure(figure, path)
+
+
+def _draw_curve(
+    axes: Any,
+    places: np.ndarray,
+    values: np.ndarray,
+    label: str,
+    look: tuple[int, str, str],
+    *,
+    markersize: int,
+) -> None:
+    """Draws a curve in the colour and with the marker of a class, one of `CLASSES`."""
+    _, colour, marker = look
+    axes.plot(
+        places,
+        values,
+        color=colour,
+        marker=marker,
+        markersize=markersize,
+        linewidth=1.5,
+        label=label,
+        zorder=3,
+    )
 
 
 def plot_path(
@@ -244,26 +261,11 @@ def plot_path(
     )
     looks = dict(zip(("held out", "training"), CLASSES, strict=True))
     for name, share in shares.items():
-        _, colour, marker = looks[name]
-        axes.plot(
-            points[order],
-            100 * share[order],
-            color=colour,
-            marker=marker,
-            markersize=4,
-            linewidth=1.5,
-            label=f"wrong, {name}",
-            zorder=3,
-        )
+        percentages = 100 * share[order]
+        _draw_curve(axes, points[order], percentages, f"wrong, {name}", looks[name], markersize=4)
     axes.set_xlabel(parameter, color=INK)
     axes.set_ylabel("wrong examples, per cent", color=INK)
-    beside = axes.twinx()
-    beside.plot(
-        points[order], rules[order], color=FAINT, linestyle="dashed", linewidth=1.5, label="rules"
-    )
-    beside.set_ylabel("rules", color=INK)
-    beside.set_ylim(bottom=0)
-    beside.yaxis.get_major_locator().set_params(integer=True)
+    beside = _draw_rules(axes, points[order], rules[order])
     lines = [*axes.get_lines(), *beside.get_lines()]
     axes.legend(
         lines,
@@ -275,6 +277,16 @@ def plot_path(
         fontsize=9,
     )
     write_figure(figure, path)
+
+
+def _draw_rules(axes: Any, points: np.ndarray, rules: np.ndarray) -> Any:
+    """Draws the numbers of rules against an axis on the right, which it returns."""
+    beside = axes.twinx()
+    beside.plot(points, rules, color=FAINT, linestyle="dashed", linewidth=1.5, label="rules")
+    beside.set_ylabel("rules", color=INK)
+    beside.set_ylim(bottom=0)
+    beside.yaxis.get_major_locator().set_params(integer=True)
+    return beside
 
 
 def _range_of(counts: np.ndarray) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -72,19 +73,7 @@ def plot_kinds(
         f"{int(wrong.sum()):,} of {len(plane):,} points are always wrong, {int(undecided.sum()):,}"
         " undecided",
     )
-    for (sign, colour, marker), class_name in zip(CLASSES, class_names, strict=True):
-        own = signs == sign
-        axes.scatter(
-            *plane[own].T,
-            s=16,
-            c=colour,
-            marker=marker,
-            alpha=0.6,
-            edgecolors="white",
-            linewidths=0.3,
-            label=class_name,
-            zorder=3,
-        )
+    _draw_classes(axes, plane, signs, class_names)
     for chosen, label, style in (
         (wrong, "always wrong", "solid"),
         (undecided, "undecided", "dotted"),
@@ -103,6 +92,25 @@ def plot_kinds(
     axes.set_ylabel(f"score of {names[1]}", color=INK)
     axes.legend(frameon=False, fontsize=9)
     write_figure(figure, path)
+
+
+def _draw_classes(
+    axes: Any, points: np.ndarray, signs: np.ndarray, class_names: tuple[str, str]
+) -> None:
+    """Draws the points of both classes, small and all of one size."""
+    for (sign, colour, marker), class_name in zip(CLASSES, class_names, strict=True):
+        own = signs == sign
+        axes.scatter(
+            *points[own].T,
+            s=16,
+            c=colour,
+            marker=marker,
+            alpha=0.6,
+            edgecolors="white",
+            linewidths=0.3,
+            label=class_name,
+            zorder=3,
+        )
 
 
 def plot_example_weights(
@@ -161,6 +169,23 @@ def plot_example_weights(
     )
     axes.set_xlim(low[0], high[0])
     axes.set_ylim(low[1], high[1])
+    _draw_boundary(axes, score, low, high)
+    draw_points(axes, plane, signs, np.zeros(len(plane), bool), class_names)
+    if support.any():
+        areas = _LARGEST_CIRCLE**2 * (weights[support] / weights.max()) ** 2
+        axes.scatter(
+            *plane[support].T, s=areas, facecolors="none", edgecolors=INK, linewidths=1.2, zorder=5
+        )
+    axes.set_xlabel(names[0], color=INK)
+    axes.set_ylabel(names[1], color=INK)
+    axes.legend(frameon=False, fontsize=9)
+    write_figure(figure, path)
+
+
+def _draw_boundary(
+    axes: Any, score: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray
+) -> None:
+    """Colours the two sides of the decision boundary in the view, and draws the boundary."""
     grid = np.stack(
         np.meshgrid(*(np.linspace(low[axis], high[axis], _GRID) for axis in range(2))), axis=-1
     )
@@ -178,13 +203,3 @@ def plot_example_weights(
         axes.contour(
             grid[..., 0], grid[..., 1], values, levels=[0.0], colors=INK, linewidths=1.6, zorder=4
         )
-    draw_points(axes, plane, signs, np.zeros(len(plane), bool), class_names)
-    if support.any():
-        areas = _LARGEST_CIRCLE**2 * (weights[support] / weights.max()) ** 2
-        axes.scatter(
-            *plane[support].T, s=areas, facecolors="none", edgecolors=INK, linewidths=1.2, zorder=5
-        )
-    axes.set_xlabel(names[0], color=INK)
-    axes.set_ylabel(names[1], color=INK)
-    axes.legend(frameon=False, fontsize=9)
-    write_figure(figure, path)

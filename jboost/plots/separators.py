@@ -66,7 +66,9 @@ def plot_separator(
     axes.set_ylim(low[1], high[1])
     _draw_regions(axes, separator, low, high)
     draw_points(axes, plane, signs, wrong, class_names)
-    _dress(axes, plane, separator, names, low, high)
+    _dress(axes, names)
+    _count_outside(axes, plane, low, high)
+    _draw_legend(axes, separator)
     _write_title(axes, separator, names, len(plane))
     write_figure(figure, path)
 
@@ -134,17 +136,8 @@ def _draw_regions(axes: Any, separator: Separator, low: np.ndarray, high: np.nda
     axes.contour(x, y, distance, levels=[0.0], colors=INK, linewidths=1.6, zorder=4)
 
 
-def _dress(
-    axes: Any,
-    points: np.ndarray,
-    separator: Separator,
-    names: Sequence[str],
-    low: np.ndarray,
-    high: np.ndarray,
-) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
+def _dress(axes: Any, names: Sequence[str]) -> None:
+    """Writes the names of the axes, and sets the colours of axes, ticks and numbers."""
     axes.set_xlabel(f"score of {names[0]}", color=INK)
     axes.set_ylabel(f"score of {names[1]}", color=INK)
     axes.tick_params(colors=FAINT, labelcolor=INK, labelsize=9, length=3)
@@ -155,6 +148,10 @@ def _dress(
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(FAINT)
+
+
+def _count_outside(axes: Any, points: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+    """Writes the number of points outside the view, if there are any."""
     outside = int(((points < low) | (points > high)).any(axis=1).sum())
     if outside:
         axes.text(
@@ -167,6 +164,12 @@ def _dress(
             fontsize=8,
             color=FAINT,
         )
+
+
+def _draw_legend(axes: Any, separator: Separator) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
     handles, texts = axes.get_legend_handles_labels()
     if np.any(separator.normal):
         handles += [
