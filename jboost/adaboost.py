@@ -51,6 +51,19 @@ class AdaBoostMemory(NamedTuple):
     certificate: MarginCertificate
 
 
+class _EdgeVote(NamedTuple):
+    """The vote of the proposed hypothesis of largest edge."""
+
+    index: Array  # [] of the hypothesis
+    vote: Array  # [] 0 if it is useless, infinite if it is perfect
+    agreement: Array  # [m] y_i h(x_i), 0 on padding
+    edge: Array  # []
+    least_edge: Array  # [] of all rounds, this one included
+    least_total: Array  # [] the sum of the weights, rounded down
+    is_perfect: Array  # [] bool, whether it has no errors
+    is_useless: Array  # [] bool, whether its edge is 0
+
+
 @register
 @dataclasses.dataclass(frozen=True)
 class AdaBoost(boosting.Booster):
@@ -88,24 +101,14 @@ class AdaBoost(boosting.Booster):
         """One round: computes the vote from the edge, and the losses from the vote."""
         weights = memory.weights
         signs = boosting.signs(dataset)
-        edges = numerics.product(proposal.outputs, weights * signs)
-        best = jnp.argmax(edges)
-        agreement = jnp.where(dataset.mask, signs * proposal.outputs[best], 0.0)
-        low, (right, wrong, _) = brackets.bracket_dot(
-            weights[None, :], 1 + np.array([[1], [-1], [0]], agreement.dtype) * agreement[None, :]
-        )
-        edge = (right - wrong) / (right + wrong)
-        is_perfect, is_useless = wrong <= 0, edge <= 4 * jnp.finfo(edge.dtype).eps
-
-        least_edge = jnp.minimum(memory.least_edge, edge)
-        vote = 0.5 * (jnp.log(right) - jnp.log(wrong)) - self._offset(least_edge)
-        vote = jnp.where(is_useless, 0.0, vote)
+        cast = self._vote(memory, signs, dataset.mask, proposal.outputs)
+        vote, agreement, is_perfect = cast.vote, cast.agreement, cast.is_perfect
         margins = memory.margins + jnp.where(is_perfect, 0.0, vote) * agreement
         loss = losses.add_margins(memory.loss, jnp.where(agreement == 0, 0.0, vote * agreement))
         norm = memory.norm + jnp.where(is_perfect, 0.0, vote)
 
         slots, votes, count = boosting.take_slot(
-            ensemble, jnp.arange(edges.shape[0]) == best, vote, ~is_useless
+            ensemble, jnp.arange(len(proposal.outputs)) == cast.index, vote, ~cast.is_useless
         )
         is_decided = is_perfect & dataset.mask
         scores = signs * jnp.where(is_decided, jnp.inf, margins)
@@ -113,34 +116,41 @@ class AdaBoost(boosting.Booster):
             memory.certificate,
             dataset,
             weights,
-            proposal.upper_bound / low[2],
+            proposal.upper_bound / cast.least_total,
             margins,
             norm,
             scores,
             loss,
             is_perfect,
         )
-        status = jnp.where(
-            is_perfect,
-            int(Status.OPTIMAL),
-            jnp.where(is_useless, int(Status.NO_EDGE), int(Status.UNFINISHED)),
-        )
         following = losses.example_weights(loss)
         return Absorbed(
-            memory=AdaBoostMemory(loss, following, margins, norm, least_edge, certificate),
+            memory=AdaBoostMemory(loss, following, margins, norm, cast.least_edge, certificate),
             example_weights=following,
             slots=slots,
             votes=votes,
             constant=ensemble.constant,
             count=count,
             certificate=certificate,
-            edge=edge,
-            status=jnp.where(
-                (status == int(Status.UNFINISHED)) & self._is_precise(certificate),
-                int(Status.OPTIMAL),
-                status,
-            ),
+            edge=cast.edge,
+            status=self._status(is_perfect, cast.is_useless, certificate),
         )
+
+    def _vote(self, memory: AdaBoostMemory, signs: Array, mask: Array, outputs: Array) -> _EdgeVote:
+        """The vote of the hypothesis of largest edge, for outputs [k, m]."""
+        weights = memory.weights
+        edges = numerics.product(outputs, weights * signs)
+        best = jnp.argmax(edges)
+        agreement = jnp.where(mask, signs * outputs[best], 0.0)
+        low, (right, wrong, _) = brackets.bracket_dot(
+            weights[None, :], 1 + np.array([[1], [-1], [0]], agreement.dtype) * agreement[None, :]
+        )
+        edge = (right - wrong) / (right + wrong)
+        is_perfect, is_useless = wrong <= 0, edge <= 4 * jnp.finfo(edge.dtype).eps
+        least_edge = jnp.minimum(memory.least_edge, edge)
+        vote = 0.5 * (jnp.log(right) - jnp.log(wrong)) - self._offset(least_edge)
+        vote = jnp.where(is_useless, 0.0, vote)
+        return _EdgeVote(best, vote, agreement, edge, least_edge, low[2], is_perfect, is_useless)
 
     def _offset(self, least_edge: Array) -> Array:
         if self.margin_precision is None:
@@ -149,6 +159,20 @@ class AdaBoost(boosting.Booster):
             jnp.maximum(
                 least_edge - self.margin_precision, -1 + 2 * jnp.finfo(least_edge.dtype).eps
             )
+        )
+
+    def _status(
+        self, is_perfect: Array, is_useless: Array, certificate: MarginCertificate
+    ) -> Array:
+        status = jnp.where(
+            is_perfect,
+            int(Status.OPTIMAL),
+            jnp.where(is_useless, int(Status.NO_EDGE), int(Status.UNFINISHED)),
+        )
+        return jnp.where(
+            (status == int(Status.UNFINISHED)) & self._is_precise(certificate),
+            int(Status.OPTIMAL),
+            status,
         )
 
     def _is_precise(self, certificate: MarginCertificate) -> Array:

@@ -155,9 +155,7 @@ def _sum_in_units(ensemble: Ensemble, features: Any) -> Array:
         (total, decided), _ = loops.scan(
             add_block, start, _blocks((hypotheses, votes, _in_units(votes, unit)), num_rows)
         )
-        is_decided = (decided != 0) & ~is_invalid(ensemble)
-        total = jnp.where(jnp.isinf(constant), constant.astype(total.dtype), total)
-        score = jnp.where(is_decided, decided * jnp.inf, total)
+        score = _decide(total, decided, constant, is_invalid(ensemble))
         return _narrow(score, votes.dtype)
 
     return numerics.in_64_bits(run)(
@@ -218,6 +216,13 @@ def _first_infinite(values: Array, votes: Array) -> Array:
     first = jnp.argmax(decides, axis=0)[None, :]
     sign = jnp.sign(jnp.take_along_axis(vote * values, first, axis=0)[0])
     return jnp.where(jnp.any(decides, axis=0), sign, 0.0)
+
+
+def _decide(total: Array, decided: Array, constant: Array, is_spoiled: Array) -> Array:
+    """The scores [k]: the sums, or infinite where `decided` is not 0, or where the constant is."""
+    is_decided = (decided != 0) & ~is_spoiled
+    total = jnp.where(jnp.isinf(constant), constant.astype(total.dtype), total)
+    return jnp.where(is_decided, decided * jnp.inf, total)
 
 
 def _unit_of(votes: Array, constant: Array) -> Array:

@@ -253,13 +253,9 @@ class InfoBoost(boosting.Booster):
         table = jax.tree.map(lambda cell: cell[best], tables)
         vote = votes(table, self.smoothing)
 
-        output = outputs[best]
-        cast = jnp.where(output > 0, vote[0], jnp.where(output < 0, vote[1], 0.0))
-        is_undecided = (memory.loss.log_losses > -jnp.inf) & (output * signs != 0)
-        gain = jnp.where(is_undecided, cast, 0.0) * jnp.where(is_undecided, output * signs, 1.0)
-        is_useless = (shrinkage[best] >= 1 - 4 * jnp.finfo(weights.dtype).eps) & ~reduce.any_true(
-            jnp.isinf(gain)
-        )
+        gain = _gains(memory.loss, outputs[best], signs, vote)
+        is_no_smaller = shrinkage[best] >= 1 - 4 * jnp.finfo(weights.dtype).eps
+        is_useless = is_no_smaller & ~reduce.any_true(jnp.isinf(gain))
         gain = jnp.where(is_useless, 0.0, gain)
         loss = losses.add_margins(memory.loss, gain)
         margins = memory.margins + gain
@@ -269,12 +265,7 @@ class InfoBoost(boosting.Booster):
         )
         bound = losses.mean_exponential(loss)
         next_weights = losses.example_weights(loss)
-        are_all_decided = ~reduce.any_true(loss.log_losses > -jnp.inf)
-        status = jnp.where(
-            are_all_decided,
-            int(Status.OPTIMAL),
-            jnp.where(is_useless, int(Status.NO_EDGE), int(Status.UNFINISHED)),
-        )
+        status = _status(loss, is_useless)
         scores = jnp.where(signs == 0, 0.0, signs * margins)
         return Absorbed(
             memory=InfoBoostMemory(loss, next_weights, margins),
@@ -290,6 +281,25 @@ class InfoBoost(boosting.Booster):
             status=status,
             measures=_measures(table, vote, is_useless),
         )
+
+
+def _gains(loss: ExponentialLoss, output: Array, signs: Array, vote: Array) -> Array:
+    """Returns the gains of the margins [m] by the two votes of outputs [m]: 0 where an infinite
+    vote decided before.
+    """
+    cast = jnp.where(output > 0, vote[0], jnp.where(output < 0, vote[1], 0.0))
+    is_undecided = (loss.log_losses > -jnp.inf) & (output * signs != 0)
+    return jnp.where(is_undecided, cast, 0.0) * jnp.where(is_undecided, output * signs, 1.0)
+
+
+def _status(loss: ExponentialLoss, is_useless: Array) -> Array:
+    """Returns OPTIMAL if infinite votes decide all examples."""
+    are_all_decided = ~reduce.any_true(loss.log_losses > -jnp.inf)
+    return jnp.where(
+        are_all_decided,
+        int(Status.OPTIMAL),
+        jnp.where(is_useless, int(Status.NO_EDGE), int(Status.UNFINISHED)),
+    )
 
 
 def _edge(table: ConfusionCells) -> Array:

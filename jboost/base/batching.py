@@ -85,23 +85,11 @@ def _chunked(
             for leaf, flag in zip(arguments, is_batched, strict=True)
         )
 
+        chunk_size = _CACHE_BYTES // max(bytes_of_member, 1)
+
         @jax.enable_x64(is_wide)
         def all_members(*arguments: jax.Array) -> PyTree:
-            def one(part: list[jax.Array]) -> PyTree:
-                batched = iter(part)
-                return function(
-                    *(
-                        next(batched) if flag else leaf
-                        for leaf, flag in zip(arguments, is_batched, strict=True)
-                    )
-                )
-
-            own = [leaf for leaf, flag in zip(arguments, is_batched, strict=True) if flag]
-            return (
-                _map(one, own, axis_size, _CACHE_BYTES // max(bytes_of_member, 1))
-                if devices.platform() == "cpu"
-                else jax.vmap(one)(own)
-            )
+            return _map_members(function, arguments, is_batched, axis_size, chunk_size)
 
         # An outer `vmap` applies this rule again, to chunks of whole batches.
         outer = _chunked(all_members, bytes_of_member * num_members, is_wide)
@@ -110,6 +98,30 @@ def _chunked(
         return results, jax.tree.map(lambda _: True, results)
 
     return chunked
+
+
+def _map_members(
+    function: Callable[..., PyTree],
+    arguments: tuple[jax.Array, ...],
+    is_batched: list[bool],
+    axis_size: int,
+    chunk_size: int,
+) -> PyTree:
+    """Maps a function over the members of those arguments that are batched, in chunks on a CPU."""
+
+    def one(part: list[jax.Array]) -> PyTree:
+        batched = iter(part)
+        return function(
+            *(
+                next(batched) if flag else leaf
+                for leaf, flag in zip(arguments, is_batched, strict=True)
+            )
+        )
+
+    own = [leaf for leaf, flag in zip(arguments, is_batched, strict=True) if flag]
+    return (
+        _map(one, own, axis_size, chunk_size) if devices.platform() == "cpu" else jax.vmap(one)(own)
+    )
 
 
 def _bytes(leaf: ArrayLike) -> int:

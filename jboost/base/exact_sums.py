@@ -26,7 +26,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,7 @@ from jax import lax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jboost.base import derivatives, loops
+from jboost.base.loops import OnStep
 from jboost.base.types import Array, PyTree
 
 AXIS = "exact_sums"  # the mesh axis that marks the scope
@@ -53,6 +54,8 @@ _LENGTH_BITS, _LENGTH_STEP = 12, 6
 # and it contracts other products to fused multiply-adds. For 3 to 15 rows some exponentials and
 # logarithms differ in the last bit.
 MIN_ROWS = 16
+
+_Result = TypeVar("_Result")
 
 
 def are_on() -> bool:
@@ -76,6 +79,17 @@ def scope() -> Iterator[None]:
     )
     with jax.sharding.use_abstract_mesh(extended):
         yield
+
+
+def in_scope(
+    function: Callable[..., _Result], *arguments: Any, on_step: OnStep | None, **options: Any
+) -> _Result:
+    """The result of a function that is called in the scope. Its `on_step` runs outside of it."""
+    watched = None if on_step is None else not_in_scope(on_step)
+    with scope():
+        found = function(*arguments, on_step=watched, **options)
+    outside_of_scope: _Result = outside(found)
+    return outside_of_scope
 
 
 def not_in_scope(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -75,20 +75,7 @@ class Checkpointer:
         every_seconds: float = 60,
         keep: int = 2,
     ) -> None:
-        check.on_host(
-            "jboost.checkpoints.Checkpointer",
-            instead="nothing is saved under these",
-            data=data,
-            every_seconds=every_seconds,
-        )
-        if not (isinstance(every_seconds, int | float | np.number) and every_seconds >= 0):
-            raise ValueError(f"every_seconds is {every_seconds!r}: expected a number from 0 up")
-        check.count("keep", keep, low=1)
-        if options is not None and not isinstance(options, Mapping):
-            raise ValueError(
-                f"options is a {type(options).__name__}: expected the options by name, as"
-                ' {"margin": 0.1}, or None'
-            )
+        _validate(data, options, every_seconds, keep)
         self._options, self._seconds = options, every_seconds
         self._data = fingerprint.digest(data)
         if not self._data:
@@ -386,6 +373,24 @@ def fit(
             dataset, learner, on_step=drive.all_of(checkpointer, on_step), initial=begin, **options
         )
     return fitted
+
+
+def _validate(data: Any, options: Any, every_seconds: Any, keep: Any) -> None:
+    """Raises ValueError, naming the argument of `Checkpointer`, unless it is as described there."""
+    check.on_host(
+        "jboost.checkpoints.Checkpointer",
+        instead="nothing is saved under these",
+        data=data,
+        every_seconds=every_seconds,
+    )
+    if not (isinstance(every_seconds, int | float | np.number) and every_seconds >= 0):
+        raise ValueError(f"every_seconds is {every_seconds!r}: expected a number from 0 up")
+    check.count("keep", keep, low=1)
+    if options is not None and not isinstance(options, Mapping):
+        raise ValueError(
+            f"options is a {type(options).__name__}: expected the options by name, as"
+            ' {"margin": 0.1}, or None'
+        )
 
 
 def _make(

@@ -80,15 +80,21 @@ def greedy(examples: ScoredExamples, directions: Array, arithmetic: Arithmetic) 
             best=_best_tried(tried, partners, pool.best),
         )
 
-    start = _PairingPool(
+    start = _untried_pool(directions, none, best_alone(examples, directions, arithmetic))
+    return loops.fori_loop(0, 2 * num_votes - 1, step, start).best
+
+
+def _untried_pool(directions: Array, none: int, best: ThresholdVote) -> _PairingPool:
+    """The pool before any pair is tried, with the loss `none` for all pairs."""
+    num_votes = directions.shape[0]
+    return _PairingPool(
         directions=directions,
         alive=jnp.ones((num_votes,), bool),
         losses=jnp.full((num_votes, num_votes), none),
         margins=jnp.zeros((num_votes, num_votes), directions.dtype),
         normals=jnp.zeros((num_votes, num_votes, 2), directions.dtype),
-        best=best_alone(examples, directions, arithmetic),
+        best=best,
     )
-    return loops.fori_loop(0, 2 * num_votes - 1, step, start).best
 
 
 def hierarchical(

@@ -246,30 +246,17 @@ def advance(
     if int(visits.vote.loss) < best:
         coefficients, offset, best, _ = jax.device_get(visits.vote)
     proven = _proven_bounds(sites, visits.packing, len(chosen), known)
-    branch, is_wrong, is_undecided, is_separated, is_forced, forced = (
-        np.asarray(part)[: len(chosen)]
-        for part in (
-            visits.branch,
-            visits.is_wrong,
-            visits.is_undecided,
-            visits.packing.is_separated,
-            visits.is_forced,
-            visits.forced,
-        )
-    )
-    bounds = np.maximum(bounds, lost + np.maximum(proven, forced))
+    visited = _on_host(visits, len(chosen))
+    bounds = np.maximum(bounds, lost + np.maximum(proven, visited.forced))
     is_open = bounds < best
     # The direction attains the bound, or nothing is left to decide: no child can do better.
-    is_done = is_open & ((is_separated & ~is_wrong) | ~is_undecided)
+    is_attained = visited.is_separated & ~visited.is_wrong
+    is_done = is_open & (is_attained | ~visited.is_undecided)
     floor = min([int(state.floor), *bounds[is_done].tolist()])
     parents = np.flatnonzero(is_open & ~is_done)
-    children = [_children(decisions[p], is_forced[p], branch[p]) for p in parents]
-    new = np.concatenate([np.zeros((0, decisions.shape[1]), np.int8), *children])
-    new_lost = (new == WRONG) @ np.asarray(problem.examples.integers)
-    new_bounds = np.maximum(np.repeat(bounds[parents], 2), new_lost)
+    grown = _branch(parents, decisions, bounds, visited, np.asarray(problem.examples.integers))
     decisions, lost, bounds = (
-        np.concatenate([old[rest], grown])
-        for old, grown in zip(state[:3], (new, new_lost, new_bounds), strict=True)
+        np.concatenate([old[rest], new]) for old, new in zip(state[:3], grown, strict=True)
     )
     is_left = bounds < best
     return ExactState(
@@ -283,6 +270,47 @@ def advance(
         state.num_nodes + len(chosen),
         state.checksum,
     )
+
+
+class _HostVisits(NamedTuple):
+    """What a batch of nodes found, on the host and without padding."""
+
+    branch: np.ndarray  # [b] int32
+    is_wrong: np.ndarray  # [b] bool
+    is_undecided: np.ndarray  # [b] bool
+    is_separated: np.ndarray  # [b] bool, of the packing
+    is_forced: np.ndarray  # [b, s] bool
+    forced: np.ndarray  # [b] int64
+
+
+def _on_host(visits: _Visits, num_nodes: int) -> _HostVisits:
+    return _HostVisits(
+        *(
+            np.asarray(part)[:num_nodes]
+            for part in (
+                visits.branch,
+                visits.is_wrong,
+                visits.is_undecided,
+                visits.packing.is_separated,
+                visits.is_forced,
+                visits.forced,
+            )
+        )
+    )
+
+
+def _branch(
+    parents: np.ndarray,
+    decisions: np.ndarray,
+    bounds: np.ndarray,
+    visited: _HostVisits,
+    integers: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The decisions, the lost weights and the bounds of the children of some nodes."""
+    children = [_children(decisions[p], visited.is_forced[p], visited.branch[p]) for p in parents]
+    new = np.concatenate([np.zeros((0, decisions.shape[1]), np.int8), *children])
+    lost = (new == WRONG) @ integers
+    return new, lost, np.maximum(np.repeat(bounds[parents], 2), lost)
 
 
 def _children(decisions: np.ndarray, is_forced: np.ndarray, site: int) -> np.ndarray:

@@ -57,24 +57,32 @@ def fit(
     starts = np.pad(np.asarray(directions, np.float64), ((0, 0), (0, missing)))
     direction, least, status = starts[0], 0, Status.OPTIMAL
     if examples.valid and examples.faithful:
-        live = examples.live
-        sites = branch_and_cut.gather_sites(
-            examples.columns.T[live], examples.positive[live], examples.integers[live]
-        )
-        state, status = branch_and_cut.search(
-            sites,
-            starts,
-            Units(examples.unit, examples.rounding),
-            max_nodes=_MAX_NODES if max_nodes is None else max_nodes,
-            on_step=watch,
-            initial=initial,
-        )
-        direction, least = state.coefficients, sites.base + branch_and_cut.lower_bound(state)
+        most = _MAX_NODES if max_nodes is None else max_nodes
+        direction, least, status = _search(examples, starts, most, watch, initial)
     short = Status.PRECISION_LIMIT if status == Status.OPTIMAL else status
     with jax.enable_x64(True):
         return _finish(
             scores, labels, weights, mask, direction, np.int64(least), int(short), dtype=dtype
         )
+
+
+def _search(
+    examples: ScoredExamples,
+    starts: np.ndarray,
+    max_nodes: int,
+    watch: OnStep,
+    initial: ExactState | None,
+) -> tuple[np.ndarray, int, Status]:
+    """The direction of the best vote, the lower bound in integer weights, and the status."""
+    live = examples.live
+    sites = branch_and_cut.gather_sites(
+        examples.columns.T[live], examples.positive[live], examples.integers[live]
+    )
+    units = Units(examples.unit, examples.rounding)
+    state, status = branch_and_cut.search(
+        sites, starts, units, max_nodes=max_nodes, on_step=watch, initial=initial
+    )
+    return state.coefficients, sites.base + branch_and_cut.lower_bound(state), status
 
 
 @functools.partial(devices.host_jit, static_argnames=("dtype",))

@@ -169,6 +169,50 @@ def _pivot(signed: Array, usable: Array, preferred: Array, basis: _Basis) -> _Ba
     """One pivot, or the end."""
     num_rows, size = signed.shape
     costs = (basis.members >= size).astype(signed.dtype)
+    entering = _choose_entering(signed, usable, preferred, basis, costs)
+    objective = jnp.sum(jnp.where(costs > 0, basis.values, 0.0))
+    is_zero = objective <= _TOLERANCE
+
+    column = _column_of(signed, entering.member, entering.slack)
+    change = jnp.sum(exact.rounded_product(basis.inverse, column[None]), axis=1)
+    values = jnp.maximum(basis.values, 0.0)
+    ratios = jnp.where(change > _LEAST_PIVOT, values / change, jnp.inf)
+    length = jnp.min(ratios)
+    is_tied = ratios <= length
+    order = jnp.where(is_tied, change + 4.0 * num_rows * costs, -jnp.inf)
+    _, leaving = reduce.first_largest(order)
+    is_leaving = lax.iota(leaving.dtype, num_rows + 1) == leaving
+    ends = entering.is_none | is_zero | (length == jnp.inf)
+    pivot = jnp.where(ends, 1.0, change[leaving])
+    row = basis.inverse[leaving] / pivot
+    inverse = jnp.where(is_leaving[:, None], row[None], basis.inverse - change[:, None] * row[None])
+    moved = jnp.where(
+        is_leaving, values[leaving] / pivot, values - change * (values[leaving] / pivot)
+    )
+    return _Basis(
+        jnp.where(is_leaving & ~ends, entering.member, basis.members),
+        jnp.where(ends, basis.inverse, inverse),
+        jnp.where(ends, basis.values, moved),
+        entering.direction,
+        ends,
+        entering.is_none & ~is_zero,
+        basis.num_pivots + (~ends).astype(jnp.int32),
+    )
+
+
+class _Entering(NamedTuple):
+    """The member that enters a basis."""
+
+    member: Array  # [] int32
+    slack: Array  # [] the slack of least reduced cost; the member if that is a slack
+    direction: Array  # [k - 1] of the duals
+    is_none: Array  # [] bool, whether no reduced cost is negative
+
+
+def _choose_entering(
+    signed: Array, usable: Array, preferred: Array, basis: _Basis, costs: Array
+) -> _Entering:
+    """The example or slack of least reduced cost; preferred examples come first."""
     duals = jnp.sum(exact.rounded_product(costs[:, None], basis.inverse), axis=0)
     direction, height = -duals[:-1], duals[-1]
     reduced = jnp.where(usable, heights(signed, direction) - height, jnp.inf)
@@ -178,43 +222,22 @@ def _pivot(signed: Array, usable: Array, preferred: Array, basis: _Basis) -> _Ba
     least_slack, slack = reduce.first_least(of_slacks)
     is_first = least_preferred < -_TOLERANCE
     is_slack = ~is_first & (least_slack < least)
-    entering = jnp.where(
-        is_first, first_preferred, jnp.where(is_slack, size + slack, first)
+    member = jnp.where(
+        is_first, first_preferred, jnp.where(is_slack, signed.shape[1] + slack, first)
     ).astype(jnp.int32)
-    is_best = jnp.minimum(least, least_slack) >= -_TOLERANCE
-    objective = jnp.sum(jnp.where(costs > 0, basis.values, 0.0))
-    is_zero = objective <= _TOLERANCE
+    is_none = jnp.minimum(least, least_slack) >= -_TOLERANCE
+    return _Entering(member, slack, direction, is_none)
 
-    place = jnp.minimum(entering, size - 1)
+
+def _column_of(signed: Array, member: Array, slack: Array) -> Array:
+    """The column [k] of an example, or of the slack if the member is one."""
+    num_rows, size = signed.shape
+    place = jnp.minimum(member, size - 1)
     toward = (1 - 2 * (slack % 2)).astype(signed.dtype)
     of_slack = jnp.where(lax.iota(slack.dtype, num_rows) == slack // 2, toward, 0.0)
-    head = jnp.where(entering >= size, of_slack, signed[:, place])
-    tail = jnp.where(entering >= size, 0.0, 1.0)
-    column = jnp.concatenate([head, tail[None]]).astype(signed.dtype)
-    change = jnp.sum(exact.rounded_product(basis.inverse, column[None]), axis=1)
-    values = jnp.maximum(basis.values, 0.0)
-    ratios = jnp.where(change > _LEAST_PIVOT, values / change, jnp.inf)
-    length = jnp.min(ratios)
-    is_tied = ratios <= length
-    order = jnp.where(is_tied, change + 4.0 * num_rows * costs, -jnp.inf)
-    _, leaving = reduce.first_largest(order)
-    is_leaving = lax.iota(leaving.dtype, num_rows + 1) == leaving
-    ends = is_best | is_zero | (length == jnp.inf)
-    pivot = jnp.where(ends, 1.0, change[leaving])
-    row = basis.inverse[leaving] / pivot
-    inverse = jnp.where(is_leaving[:, None], row[None], basis.inverse - change[:, None] * row[None])
-    moved = jnp.where(
-        is_leaving, values[leaving] / pivot, values - change * (values[leaving] / pivot)
-    )
-    return _Basis(
-        jnp.where(is_leaving & ~ends, entering, basis.members),
-        jnp.where(ends, basis.inverse, inverse),
-        jnp.where(ends, basis.values, moved),
-        direction,
-        ends,
-        is_best & ~is_zero,
-        basis.num_pivots + (~ends).astype(jnp.int32),
-    )
+    head = jnp.where(member >= size, of_slack, signed[:, place])
+    tail = jnp.where(member >= size, 0.0, 1.0)
+    return jnp.concatenate([head, tail[None]]).astype(signed.dtype)
 
 
 def prove(rows: SignedRows, outcome: SubsystemOutcome) -> Subsystem:

@@ -88,15 +88,7 @@ def _minimise(design: Array, shares: Array, ridge: Array) -> Array:
 
     def step(state: _LogisticNewton) -> _LogisticNewton:
         doubts = jax.nn.sigmoid(-margins(state.parameters))
-        gradient = ridge * state.parameters - jnp.matmul(
-            shares * doubts, design, precision=lax.Precision.HIGHEST
-        )
-        curvature = shares * doubts * (1 - doubts)
-        hessian = jnp.matmul(
-            design.T * curvature[None], design, precision=lax.Precision.HIGHEST
-        ) + jnp.diag(ridge)
-        lifted = hessian + jnp.diag(_LIFT * eps * jnp.diagonal(hessian))
-        direction = jax.scipy.linalg.solve(lifted, gradient, assume_a="pos")
+        direction = _newton_direction(design, shares, ridge, state.parameters, doubts)
         candidates = (
             state.parameters[None]
             - 0.5 ** jnp.arange(_HALVINGS, dtype=design.dtype)[:, None] * direction[None]
@@ -118,3 +110,20 @@ def _minimise(design: Array, shares: Array, ridge: Array) -> Array:
         step, lambda state: state.decrease > 2 * eps * state.objective, state, max_checks=_MAX_STEPS
     )
     return last.parameters
+
+
+def _newton_direction(
+    design: Array, shares: Array, ridge: Array, parameters: Array, doubts: Array
+) -> Array:
+    """The Newton direction [d + 1], of which a step is subtracted. `doubts` [n] are the
+    probabilities of the wrong class.
+    """
+    gradient = ridge * parameters - jnp.matmul(
+        shares * doubts, design, precision=lax.Precision.HIGHEST
+    )
+    curvature = shares * doubts * (1 - doubts)
+    hessian = jnp.matmul(
+        design.T * curvature[None], design, precision=lax.Precision.HIGHEST
+    ) + jnp.diag(ridge)
+    lifted = hessian + jnp.diag(_LIFT * jnp.finfo(design.dtype).eps * jnp.diagonal(hessian))
+    return jax.scipy.linalg.solve(lifted, gradient, assume_a="pos")

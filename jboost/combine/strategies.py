@@ -158,16 +158,9 @@ def fit(
         return _fit(
             *examples, strategy=strategy, with_stacking=with_stacking, max_sweeps=max_sweeps
         )
-    directions = jnp.eye(examples[0].shape[1])
-    if with_stacking:
-        directions = jnp.concatenate([directions, _stacked(*examples)])
-    return exact.fit(
-        *examples,
-        directions,
-        end=None if limit is None else begin + limit,
-        max_nodes=max_nodes,
-        on_step=on_step,
-        initial=initial,
+    end = None if limit is None else begin + limit
+    return _branch_and_cut(
+        examples, with_stacking, end=end, max_nodes=max_nodes, on_step=on_step, initial=initial
     )
 
 
@@ -256,6 +249,16 @@ def _fit(
         )
 
     return solve_votes(run, scores, labels, weights, mask, *stacked)
+
+
+def _branch_and_cut(examples: tuple[Array, ...], with_stacking: bool, **options: Any) -> LinearVote:
+    """The optimum, from the classifiers and the stacking votes. The options are those of
+    `exact.fit`.
+    """
+    directions = jnp.eye(examples[0].shape[1])
+    if with_stacking:
+        directions = jnp.concatenate([directions, _stacked(*examples)])
+    return exact.fit(*examples, directions, **options)
 
 
 @jax.jit

@@ -142,15 +142,7 @@ class Stumps(Learner):
         order, sorted_values = (
             leaf[feature // block, feature % block] for leaf in (state.order, state.values)
         )
-        position = jnp.where(is_constant, 0, best.position[feature])
-        threshold = jnp.where(
-            is_constant, -jnp.inf, jnp.where(has_split, thresholds_of(sorted_values, position), 0.0)
-        )
-        left = jnp.where(is_constant, constant.left, jnp.where(has_split, best.left[feature], 0.0))
-        right = jnp.where(
-            is_constant, constant.right, jnp.where(has_split, best.right[feature], 0.0)
-        )
-        hypotheses = Stump(feature, threshold, left, right)
+        hypotheses = _chosen_stumps(best, constant, feature, is_constant, has_split, sorted_values)
         outputs = _outputs(state, hypotheses, order, sorted_values)
         upper_bound = jnp.maximum(reduce.largest(best.bound), constant.bound[0])
         return Proposal(
@@ -185,12 +177,7 @@ class Stumps(Learner):
         values, position, is_own = _best_by_feature(
             state, order, sorted_values, example_weights, rewards, price
         )
-        values, feature = numerics.top_k(values, min(self.num_proposed, len(order)))
-        missing = (0, self.num_proposed - len(feature))
-        values, feature = (
-            jnp.pad(values, missing, constant_values=-jnp.inf),
-            jnp.pad(feature, missing),
-        )
+        values, feature = _padded_top_k(values, self.num_proposed)
         has_split = values > -jnp.inf
         right = jnp.where(has_split, jnp.where(is_own[feature], 1.0, -1.0), 0.0).astype(
             values.dtype
@@ -373,6 +360,31 @@ records.register(
         "cost",
     ),
 )
+
+
+def _chosen_stumps(
+    best: _BestSplit,
+    constant: _BestSplit,
+    feature: Array,
+    is_constant: Array,
+    has_split: Array,
+    sorted_values: Array,
+) -> Stump:
+    """The best stumps of some features [k], or constants. Without a split the output is 0."""
+    position = jnp.where(is_constant, 0, best.position[feature])
+    threshold = jnp.where(
+        is_constant, -jnp.inf, jnp.where(has_split, thresholds_of(sorted_values, position), 0.0)
+    )
+    left = jnp.where(is_constant, constant.left, jnp.where(has_split, best.left[feature], 0.0))
+    right = jnp.where(is_constant, constant.right, jnp.where(has_split, best.right[feature], 0.0))
+    return Stump(feature, threshold, left, right)
+
+
+def _padded_top_k(values: Array, count: int) -> tuple[Array, Array]:
+    """The greatest values and their indices, [count] each; -inf and 0 if there are fewer values."""
+    values, index = numerics.top_k(values, min(count, len(values)))
+    missing = (0, count - len(index))
+    return jnp.pad(values, missing, constant_values=-jnp.inf), jnp.pad(index, missing)
 
 
 def _best_by_feature(

@@ -322,23 +322,8 @@ def trained(
     >>> jnp.sign(learner.propose(state, jnp.full(4, 0.25)).outputs).tolist()
     [[-1.0, 1.0, 1.0, -1.0]]
     """
-    for name, function in (("init", init), ("apply", apply)):
-        if not callable(function):
-            raise ValueError(
-                f"{name} is {function!r}: expected a function, such as those of"
-                " jboost.learners.mlp((16,))"
-            )
-    if not all(callable(getattr(optimizer, name, None)) for name in ("init", "update")):
-        raise ValueError(
-            f"optimizer is {optimizer!r}: expected an optax.GradientTransformation, such as"
-            " optax.adam(1e-2)"
-        )
-    held = ByValue(optimizer)
-    if held.holds_traced:
-        raise ValueError(
-            "optimizer holds a traced number: pass it as one of `hyperparams`, to an optimizer that"
-            " is made by optax.inject_hyperparams"
-        )
+    _check_functions(init, apply)
+    held = _hold_optimizer(optimizer)
     check.count("num_steps", num_steps, low=1)
     if batch_size is not None:
         check.count("batch_size", batch_size, low=1)
@@ -358,6 +343,32 @@ def trained(
         loss,
         warm_start,
     )
+
+
+def _check_functions(init: Any, apply: Any) -> None:
+    """Raises ValueError unless both are functions."""
+    for name, function in (("init", init), ("apply", apply)):
+        if not callable(function):
+            raise ValueError(
+                f"{name} is {function!r}: expected a function, such as those of"
+                " jboost.learners.mlp((16,))"
+            )
+
+
+def _hold_optimizer(optimizer: Any) -> ByValue:
+    """The optimizer, compared by value. Raises ValueError for other objects, and traced numbers."""
+    if not all(callable(getattr(optimizer, name, None)) for name in ("init", "update")):
+        raise ValueError(
+            f"optimizer is {optimizer!r}: expected an optax.GradientTransformation, such as"
+            " optax.adam(1e-2)"
+        )
+    held = ByValue(optimizer)
+    if held.holds_traced:
+        raise ValueError(
+            "optimizer holds a traced number: pass it as one of `hyperparams`, to an optimizer that"
+            " is made by optax.inject_hyperparams"
+        )
+    return held
 
 
 def _check_hyperparams(hyperparams: Any) -> dict[str, Array]:

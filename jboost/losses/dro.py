@@ -193,9 +193,7 @@ def group_dro(
     check.count("num_groups", num_groups, low=1)
     sizes, kept = labelled.validate_weights(weights, mask, size)
     is_outside = kept & ((group_of < 0) | (group_of >= num_groups))
-    if check.are_known(is_outside) and bool(is_outside.any()):
-        wrong = int(group_of[jnp.argmax(is_outside)])
-        raise ValueError(f"groups holds {wrong}: expected integers from 0 to {num_groups - 1}")
+    _refuse_known(is_outside, group_of, num_groups)
     dtype = numerics.at_least_32_bits(values.dtype)
     shares, is_valid = counting(sizes.astype(dtype), kept, axis_name)
     is_valid &= ~named_axis.any_true(is_outside, axis_name)
@@ -217,3 +215,10 @@ def group_dro(
     means = sums(jnp.where(counts, shares * jnp.where(counts, values.astype(dtype), 0.0), 0.0))
     means = means * jnp.where(is_valid, 1.0, jnp.nan).astype(dtype)
     return worst_case(means, relaxation, smoothing=smoothing, mask=exists).astype(values.dtype)
+
+
+def _refuse_known(is_outside: Array, group_of: Array, num_groups: int) -> None:
+    """Raises ValueError, naming the first group out of range, where values are known."""
+    if check.are_known(is_outside) and bool(is_outside.any()):
+        wrong = int(group_of[jnp.argmax(is_outside)])
+        raise ValueError(f"groups holds {wrong}: expected integers from 0 to {num_groups - 1}")

@@ -115,18 +115,7 @@ def soft_margin_loss(
         sizes, kept = labelled.validate_weights(weights, mask, num_rows[0])
         if margins is None or margins in _WITH_LABELS:
             logits, labels = _without_padding(logits, labels, kept)
-    if margins is None:
-        margins = binary_margins if jnp.ndim(logits) == 1 else max_of_others_margins
-    if not callable(margins):
-        raise ValueError(
-            f"margins is a {type(margins).__name__}: expected a function (logits, labels) -> [m] or"
-            " [m, k]"
-        )
-    found = jnp.asarray(margins(logits, labels))  # type: ignore[arg-type]
-    if found.ndim not in (1, 2) or found.shape[:1] != num_rows:
-        raise ValueError(
-            f"margins returns shape {list(found.shape)}: expected [m] or [m, k], m = {num_rows[0]}"
-        )
+    found = _margins_by(margins, logits, labels, num_rows)
     num_classes = found.size // max(found.shape[0], 1)
 
     def each(values: ArrayLike | None) -> Array | None:
@@ -143,6 +132,28 @@ def soft_margin_loss(
 
 
 _WITH_LABELS = (binary_margins, max_of_others_margins, one_vs_rest_margins)
+
+
+def _margins_by(
+    margins: Callable[[Array, Array], Array] | None,
+    logits: ArrayLike,
+    labels: ArrayLike,
+    num_rows: tuple[int, ...],
+) -> Array:
+    """The margins [m] or [m, k] by a function, or by the usual one for None."""
+    if margins is None:
+        margins = binary_margins if jnp.ndim(logits) == 1 else max_of_others_margins
+    if not callable(margins):
+        raise ValueError(
+            f"margins is a {type(margins).__name__}: expected a function (logits, labels) -> [m] or"
+            " [m, k]"
+        )
+    found = jnp.asarray(margins(logits, labels))  # type: ignore[arg-type]
+    if found.ndim not in (1, 2) or found.shape[:1] != num_rows:
+        raise ValueError(
+            f"margins returns shape {list(found.shape)}: expected [m] or [m, k], m = {num_rows[0]}"
+        )
+    return found
 
 
 def _without_padding(logits: ArrayLike, labels: ArrayLike, kept: Array) -> tuple[Array, Array]:

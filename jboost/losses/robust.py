@@ -184,11 +184,8 @@ def _solve(
     is_infinite = named_axis.any_true(is_counted & (wide == jnp.inf), axis_name)
     is_feasible = relaxation.is_feasible(prior, axis_name=axis_name)
     margins = -_cleaned(wide, is_counted)
-    unit = _unit_of(margins, is_counted, axis_name)
-    in_units = relaxation.in_units(unit)
-    if in_units is None:
-        in_units, unit = relaxation, jnp.ones_like(unit)
-    margins, relaxation = margins / unit, in_units
+    relaxation, unit = _in_units(relaxation, _unit_of(margins, is_counted, axis_name))
+    margins = margins / unit
     if strength is not None:
         strength = _noticeable(strength / unit, margins, is_counted, axis_name)
     value = -unit * envelope.minimum(relaxation, margins, strength, prior, axis_name)
@@ -229,6 +226,12 @@ def in_units_of(weights: Array, largest: Array) -> Array:
     """The weights [m] divided by a power of two at least as large as `largest` ([] or [m])."""
     _, above = jnp.frexp(jnp.maximum(largest, 0.0))
     return numerics.times_power_of_two(weights, -above)
+
+
+def _in_units(relaxation: Any, unit: Array) -> tuple[Any, Array]:
+    """The relaxation for margins in a unit, and the unit: 1 for a relaxation without units."""
+    in_units = relaxation.in_units(unit)
+    return (relaxation, jnp.ones_like(unit)) if in_units is None else (in_units, unit)
 
 
 def _unit_of(margins: Array, is_counted: Array, axis_name: AxisName) -> Array:

@@ -179,20 +179,11 @@ class LPBoost(boosting.Booster):
         """One round: adds columns, computes an upper bound at the queried example weights, solves
         the master, and computes a lower bound from its votes.
         """
-        queried, takes_all = memory.queried, self.takes_all(ensemble.learner, dataset)
-        num_proposed = proposal.values.shape[0]
-        margins = proposal.outputs * boosting.signs(dataset)[None, :]
-        columns, listed_slots, count = _enter_list(
-            memory.columns, ensemble.count, margins[num_proposed:]
-        )
-        rows = margins[:num_proposed]
-        edges = numerics.product(rows, queried)
-        columns, slots, count = boosting.enter_columns(
-            columns, count, rows, jnp.ones_like(edges, bool)
-        )
-        before, memory = memory.proven, memory._replace(columns=columns)
+        takes_all = self.takes_all(ensemble.learner, dataset)
+        entered = _enter(memory, dataset, proposal, ensemble.count)
+        before, memory, count = memory.proven, entered.memory, entered.count
         memory = memory._replace(
-            proven=self._prove_upper(memory, rows, count, best_edge=proposal.upper_bound)
+            proven=self._prove_upper(memory, entered.rows, count, best_edge=proposal.upper_bound)
         )
         memory, was_finest = self.solve(
             memory, count, is_known=count == ensemble.count, is_complete=takes_all
@@ -203,33 +194,27 @@ class LPBoost(boosting.Booster):
             & ~(lower > before.lower)
             & ~(goal < before.goal(self.stop_on))
         )
-        goes_on = (goal - lower > self.tolerance) & ~(
-            is_lost & was_finest & (memory.smoothing == 0)
-        )
-        missed = jnp.where(
-            goal - lower <= self.tolerance, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT)
-        )
+        status = self._status(goal - lower, is_lost & was_finest & (memory.smoothing == 0))
         usual = 0.0 if boosting.has_quick_answers(ensemble.learner) else _SMOOTHING
         smoothing = jnp.where(count == ensemble.count, 0.0, usual).astype(goal.dtype)
-        memory = memory._replace(
-            smoothing=smoothing,
-            fineness=jnp.where(is_lost & (memory.smoothing == 0), _FINER, 1.0) * memory.fineness,
-        )
-        memory = memory._replace(
-            queried=smoothing * memory.proven.example_weights
-            + (1 - smoothing) * memory.solved.example_weights
-        )
+        memory = _prepare_query(memory, smoothing, is_lost)
         return Absorbed(
             memory=memory,
             example_weights=memory.queried,
-            slots=jnp.concatenate([slots, listed_slots]),
+            slots=entered.slots,
             votes=votes_of(memory.proven),
             constant=ensemble.constant,
             count=count,
             certificate=certificate_of(memory.proven),
-            edge=reduce.largest(edges),
-            status=jnp.where(goes_on, int(Status.UNFINISHED), missed),
+            edge=reduce.largest(entered.edges),
+            status=status,
         )
+
+    def _status(self, gap: Array, is_stuck: Array) -> Array:
+        """UNFINISHED while the gap is open and a further round may change it."""
+        goes_on = (gap > self.tolerance) & ~is_stuck
+        missed = jnp.where(gap <= self.tolerance, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
+        return jnp.where(goes_on, int(Status.UNFINISHED), missed)
 
     def _prove_upper(
         self, memory: LPBoostMemory, rows: Array, count: Array, *, best_edge: Array
@@ -274,8 +259,7 @@ class LPBoost(boosting.Booster):
           The memory, and whether the master had the smallest tolerance there is, [] bool.
         """
         goal = memory.proven.goal(self.stop_on)
-        gap = jnp.where(goal == jnp.inf, memory.proven.seen_upper, goal) - memory.proven.lower
-        gap = jnp.clip(jnp.where(gap < jnp.inf, gap, self.tolerance.astype(gap.dtype)), 0.0, 1.0)
+        gap = _remaining_gap(memory.proven, goal, self.tolerance)
         finest, tolerance = _FINEST[gap.dtype.itemsize], self.tolerance.astype(gap.dtype)
         wanted = _SHARE_OF_GAP * (tolerance if is_complete else gap) * memory.fineness
         is_used = jnp.arange(memory.columns.shape[0]) < count
@@ -286,11 +270,7 @@ class LPBoost(boosting.Booster):
             old = memory.proven
             solved = master.solve(
                 memory.columns,
-                jnp.where(
-                    is_first,
-                    is_used,
-                    (old.coefficients > 0) & ~_are_smallest(old.coefficients, num_dropped),
-                ),
+                jnp.where(is_first, is_used, _without_smallest(old.coefficients, num_dropped)),
                 self.relaxation.caps(memory.prior),
                 before=memory.solved,
                 tolerance=jnp.maximum(jnp.where(is_first, wanted, _DROP_ERROR * tolerance), finest),
@@ -298,13 +278,8 @@ class LPBoost(boosting.Booster):
                 config=config,
             )
             memory, is_taken = self._take_votes(memory, solved, goal, is_first)
-            next_part = -(-reduce.count(memory.proven.coefficients > 0) // _PART_DROPPED)
-            num_dropped = jnp.where(is_taken | is_first, next_part, num_dropped // 2)
-            return (
-                memory,
-                jnp.where(goal - memory.proven.lower <= self.tolerance, num_dropped, 0),
-                jnp.zeros((), bool),
-            )
+            num_dropped = self._num_to_drop(memory.proven, goal, num_dropped, is_taken | is_first)
+            return memory, num_dropped, jnp.zeros((), bool)
 
         start = (memory, jnp.zeros((), jnp.int32), jnp.ones((), bool))
         if master.finds_vertices(config):
@@ -341,6 +316,16 @@ class LPBoost(boosting.Booster):
         )
         memory = memory._replace(solved=kept, proven=old._replace(coefficients=votes, lower=lower))
         return memory, is_taken
+
+    def _num_to_drop(
+        self, proven: ProvenBounds, goal: Array, num_dropped: Array, is_kept: Array
+    ) -> Array:
+        """The number of votes that the next master drops, [] int32: a quarter of them if the last
+        master's are kept, else half as many as it dropped; 0 while the gap is open.
+        """
+        next_part = -(-reduce.count(proven.coefficients > 0) // _PART_DROPPED)
+        num_dropped = jnp.where(is_kept, next_part, num_dropped // 2)
+        return jnp.where(goal - proven.lower <= self.tolerance, num_dropped, 0)
 
     def reopen(self, memory: LPBoostMemory, count: Array) -> LPBoostMemory:
         """The memory for a booster of another nu. The columns are kept, the master is solved again,
@@ -382,6 +367,30 @@ def _with_all(proposal: Proposal, every: Everything) -> ListedProposal:
     )
 
 
+class _Entered(NamedTuple):
+    """The result of the entry of new columns."""
+
+    memory: LPBoostMemory  # with the columns
+    rows: Array  # [k, m] y_i h_j(x_i) of the proposed hypotheses
+    edges: Array  # [k] of the proposed hypotheses
+    slots: Array  # [k + L] int32
+    count: Array  # [] int32
+
+
+def _enter(
+    memory: LPBoostMemory, dataset: Dataset, proposal: Proposal | ListedProposal, count: Array
+) -> _Entered:
+    """Writes the columns of the k proposed and the L listed hypotheses into slots."""
+    num_proposed = proposal.values.shape[0]
+    margins = proposal.outputs * boosting.signs(dataset)[None, :]
+    columns, listed_slots, count = _enter_list(memory.columns, count, margins[num_proposed:])
+    rows = margins[:num_proposed]
+    edges = numerics.product(rows, memory.queried)
+    columns, slots, count = boosting.enter_columns(columns, count, rows, jnp.ones_like(edges, bool))
+    slots = jnp.concatenate([slots, listed_slots])
+    return _Entered(memory._replace(columns=columns), rows, edges, slots, count)
+
+
 def _enter_list(columns: Array, count: Array, listed: Array) -> tuple[Array, Array, Array]:
     """Writes all listed rows [L, m] into the first slots if no slot is in use. Returns the columns,
     the slots [L] int32, and the count.
@@ -398,10 +407,31 @@ def _enter_list(columns: Array, count: Array, listed: Array) -> tuple[Array, Arr
     )
 
 
-def _are_smallest(votes: Array, number: Array) -> Array:
-    """Which of the votes [capacity] are among the `number` [] smallest positive ones."""
+def _remaining_gap(proven: ProvenBounds, goal: Array, tolerance: Array) -> Array:
+    """The gap between the bounds in [0, 1], with the tolerance for an infinite one, []."""
+    gap = jnp.where(goal == jnp.inf, proven.seen_upper, goal) - proven.lower
+    return jnp.clip(jnp.where(gap < jnp.inf, gap, tolerance.astype(gap.dtype)), 0.0, 1.0)
+
+
+def _without_smallest(votes: Array, number: Array) -> Array:
+    """Which of the votes [capacity] are positive, without the `number` [] smallest of these."""
     order = jnp.argsort(jnp.where(votes > 0, votes, jnp.inf))
-    return jnp.zeros(votes.shape, bool).at[order].set(jnp.arange(votes.shape[0]) < number)
+    are_smallest = jnp.zeros(votes.shape, bool).at[order].set(jnp.arange(votes.shape[0]) < number)
+    return (votes > 0) & ~are_smallest
+
+
+def _prepare_query(memory: LPBoostMemory, smoothing: Array, is_lost: Array) -> LPBoostMemory:
+    """The memory with the example weights of the next query of the learner, and a finer tolerance
+    of the next master if the round was lost without smoothing.
+    """
+    memory = memory._replace(
+        smoothing=smoothing,
+        fineness=jnp.where(is_lost & (memory.smoothing == 0), _FINER, 1.0) * memory.fineness,
+    )
+    return memory._replace(
+        queried=smoothing * memory.proven.example_weights
+        + (1 - smoothing) * memory.solved.example_weights
+    )
 
 
 def _nothing_proven(solved: MasterSolution) -> ProvenBounds:

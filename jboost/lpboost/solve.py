@@ -224,26 +224,12 @@ def _solve_one(
 
     goal = jnp.where(is_valid & is_feasible, _SHARE_OF_TOLERANCE * tolerance, jnp.inf)
 
-    num_columns, num_examples = columns.shape
-    all_used = jnp.ones((num_columns,), bool)
-    if initial is None:
-        warm = (
-            ()
-            if master.finds_vertices(config)
-            else master.start(config, num_examples, num_columns, dtype)
-        )
-        before = MasterSolution(
-            jnp.full((num_columns,), 1 / num_columns, dtype), prior, warm, jnp.zeros((), jnp.int32)
-        )
-    else:
-        before = MasterSolution(
-            initial.coefficients, initial.example_weights, initial.warm, jnp.zeros((), jnp.int32)
-        )
+    all_used = jnp.ones(columns.shape[:1], bool)
     solved = master.solve(
         columns,
         all_used,
         relaxation.caps(prior),
-        before=before,
+        before=_start(config, initial, columns, prior),
         tolerance=goal,
         spare=_SHARE_OF_TOLERANCE * tolerance,
         config=config,
@@ -252,13 +238,8 @@ def _solve_one(
     edge = certify.largest_signed_edge(columns, solved.example_weights, all_used)
     upper = value.not_exceeded(edge, solved.example_weights, relaxation, prior)
     spoiled = jnp.where(is_valid, 0.0, jnp.nan)
-    missed = jnp.where(
-        master.is_used_up(config, solved.num_iterations),
-        int(Status.ITERATION_LIMIT),
-        int(Status.PRECISION_LIMIT),
-    )
-    status = jnp.where(upper - lower <= tolerance, int(Status.OPTIMAL), missed)
-    status = jnp.where(is_feasible, status, int(Status.INFEASIBLE))
+    is_used_up = master.is_used_up(config, solved.num_iterations)
+    status = _status(upper - lower <= tolerance, is_used_up, is_feasible, is_valid)
     return LPBoostSolution(
         coefficients=solved.votes,
         example_weights=solved.example_weights,
@@ -266,5 +247,31 @@ def _solve_one(
         upper_bound=jnp.where(is_feasible, upper, jnp.inf) + spoiled,
         num_iterations=solved.num_iterations,
         warm=solved.warm,
-        status=jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+        status=status,
     )
+
+
+def _start(
+    config: Config, initial: LPBoostSolution | None, columns: Any, prior: Array
+) -> MasterSolution:
+    """The solution to start from: `initial`, or equal votes and the shares of the examples."""
+    no_iterations = jnp.zeros((), jnp.int32)
+    if initial is not None:
+        return MasterSolution(
+            initial.coefficients, initial.example_weights, initial.warm, no_iterations
+        )
+    (num_columns, num_examples), dtype = columns.shape, jnp.result_type(float)
+    warm = (
+        ()
+        if master.finds_vertices(config)
+        else master.start(config, num_examples, num_columns, dtype)
+    )
+    votes = jnp.full((num_columns,), 1 / num_columns, dtype)
+    return MasterSolution(votes, prior, warm, no_iterations)
+
+
+def _status(is_closed: Array, is_used_up: Array, is_feasible: Array, is_valid: Array) -> Array:
+    missed = jnp.where(is_used_up, int(Status.ITERATION_LIMIT), int(Status.PRECISION_LIMIT))
+    status = jnp.where(is_closed, int(Status.OPTIMAL), missed)
+    status = jnp.where(is_feasible, status, int(Status.INFEASIBLE))
+    return jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)

@@ -53,28 +53,13 @@ def check_adjoint(operator: Any, *, key: Array | None = None, num_trials: int = 
     rows, columns = operator.shape
     if rows == 0 or columns == 0:
         return
-    for name, product, size in (
-        ("matvec", operator.matvec, columns),
-        ("rmatvec", operator.rmatvec, rows),
-    ):
-        if np.any(np.abs(np.asarray(product(jnp.zeros((size,), float)))) > 0):
-            raise ValueError(
-                f"operator.{name} of zeros is not 0: expected a product with a matrix, without"
-                " anything added to it"
-            )
+    _check_zeros(operator)
     right_key, left_key = jax.random.split(jax.random.key(0) if key is None else key)
     right, left = (
         _random_signs(right_key, (num_trials, columns)),
         _random_signs(left_key, (num_trials, rows)),
     )
-    images, back = (
-        np.asarray(part).astype(np.float64) for part in _products(operator, right, left)
-    )
-    if images.shape[1:] != (rows,) or back.shape[1:] != (columns,):
-        raise ValueError(
-            f"operator has shape {[rows, columns]}: matvec returns shape {list(images.shape[1:])},"
-            f" rmatvec {list(back.shape[1:])}"
-        )
+    images, back = _products_on_host(operator, right, left)
     one, other = (
         np.sum(a * np.asarray(b).astype(np.float64), axis=1)
         for a, b in ((images, left), (back, right))
@@ -96,6 +81,36 @@ def check_adjoint(operator: Any, *, key: Array | None = None, num_trials: int = 
         f" {other[worst]:.7g}"
     )
     raise ValueError(message + (_wrong_entry(operator) if rows * columns <= _MAX_LOCATED else ""))
+
+
+def _check_zeros(operator: Operator) -> None:
+    """Raises ValueError if a product of zeros is not 0."""
+    rows, columns = operator.shape
+    for name, product, size in (
+        ("matvec", operator.matvec, columns),
+        ("rmatvec", operator.rmatvec, rows),
+    ):
+        if np.any(np.abs(np.asarray(product(jnp.zeros((size,), float)))) > 0):
+            raise ValueError(
+                f"operator.{name} of zeros is not 0: expected a product with a matrix, without"
+                " anything added to it"
+            )
+
+
+def _products_on_host(
+    operator: Operator, right: Array, left: Array
+) -> tuple[np.ndarray, np.ndarray]:
+    """The products A x and A'y in float64. Raises ValueError if they have wrong shapes."""
+    rows, columns = operator.shape
+    images, back = (
+        np.asarray(part).astype(np.float64) for part in _products(operator, right, left)
+    )
+    if images.shape[1:] != (rows,) or back.shape[1:] != (columns,):
+        raise ValueError(
+            f"operator has shape {[rows, columns]}: matvec returns shape {list(images.shape[1:])},"
+            f" rmatvec {list(back.shape[1:])}"
+        )
+    return images, back
 
 
 def _random_signs(key: Array, shape: tuple[int, int]) -> Array:

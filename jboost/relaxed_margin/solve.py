@@ -140,21 +140,18 @@ def solve(
     check.choice("deterministic", deterministic, (False, True))
     if deterministic:
         _validate_exact_sums(margins, relaxation, votes)
-        watched = None if on_step is None else exact_sums.not_in_scope(on_step)
-        with exact_sums.scope():
-            solution = solve(
-                margins,
-                relaxation,
-                tolerance=tolerance,
-                votes=votes,
-                weights=weights,
-                mask=mask,
-                config=config,
-                on_step=watched,
-                initial=initial,
-            )
-        outside: RelaxedMarginSolution = exact_sums.outside(solution)
-        return outside
+        return exact_sums.in_scope(
+            solve,
+            margins,
+            relaxation,
+            tolerance=tolerance,
+            votes=votes,
+            weights=weights,
+            mask=mask,
+            config=config,
+            on_step=on_step,
+            initial=initial,
+        )
     if margins.shape[0] == 0:
         raise ValueError("margins has no rows: votes need at least one example")
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
@@ -163,22 +160,39 @@ def solve(
     cost = unit_ball() if votes is None else votes
     validate_functions(relaxation, cost)
     _validate_groups(cost, margins.shape[1])
-    rows = Dataset(
-        mask if isinstance(margins, operators.Streamed) else margins,
-        devices.ones_beside(mask),
-        weights,
-        mask,
-    )
+    rows = _rows_of(margins, weights, mask)
     check_feasible(relaxation, rows)
+    return _dispatch(margins, rows, relaxation, tolerance, cost, config, on_step, initial)
+
+
+def _rows_of(margins: Any, weights: Array, mask: Array) -> Dataset:
+    """The rows of the matrix, all labelled +1. For streamed margins the mask stands for them."""
+    features = mask if isinstance(margins, operators.Streamed) else margins
+    return Dataset(features, devices.ones_beside(mask), weights, mask)
+
+
+def _dispatch(
+    margins: Any,
+    rows: Dataset,
+    relaxation: Any,
+    tolerance: Array,
+    votes: Any,
+    config: SolverConfig,
+    on_step: OnStep | None,
+    initial: SolveState | None,
+) -> RelaxedMarginSolution:
+    """Solves in one program, or in steps if there is an `on_step`, an `initial` or a stream."""
     is_watched = on_step is not None or initial is not None
     if is_watched:
-        inputs = (rows, relaxation, tolerance, cost, initial)
+        inputs = (rows, relaxation, tolerance, votes, initial)
         check.can_be_watched(on_step, inputs, between="checks")
     if isinstance(margins, operators.Streamed):
-        return _solve_streamed(margins, rows, relaxation, tolerance, cost, config, on_step, initial)
+        return _solve_streamed(
+            margins, rows, relaxation, tolerance, votes, config, on_step, initial
+        )
     if not is_watched:
-        return _solve(rows, relaxation, tolerance, cost, config=config)
-    return _drive(rows, relaxation, tolerance, cost, config, on_step, initial)
+        return _solve(rows, relaxation, tolerance, votes, config=config)
+    return _drive(rows, relaxation, tolerance, votes, config, on_step, initial)
 
 
 def validate_functions(relaxation: Any, votes: Any) -> None:

@@ -90,22 +90,7 @@ def initialize_cluster(
     if expected[0] is not None and expected[1]:
         _await_coordinator(expected[0], timeout)
     try:
-        jax.distributed.initialize(
-            address,
-            total,
-            number,
-            local_device_ids,
-            cluster_detection_method=None if total is None else "deactivate",
-            initialization_timeout=timeout,
-            heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
-            shutdown_timeout_seconds=shutdown_timeout,
-        )
-    except jax.errors.JaxRuntimeError as error:
-        raise TimeoutError(
-            f"the processes of this job did not find each other within {timeout} s (coordinator"
-            f" {address or 'as detected'}): check that all were started, that the port is free and"
-            " open, or raise timeout"
-        ) from error
+        _connect(address, total, number, local_device_ids, timeout, shutdown_timeout)
     except (ValueError, RuntimeError) as error:
         if (address, total, number) == (None, None, None) and _is_alone(error):
             return 1
@@ -131,6 +116,34 @@ def _detected(address: str | None, timeout: int) -> tuple[str | None, int | None
     if not isinstance(address, str) or not isinstance(number, int) or total == 1:
         return None, None
     return address, number
+
+
+def _connect(
+    address: str | None,
+    total: int | None,
+    number: int | None,
+    local_device_ids: int | list[int] | None,
+    timeout: int,
+    shutdown_timeout: int,
+) -> None:
+    """Connects this process to the others. Raises TimeoutError if they do not find each other."""
+    try:
+        jax.distributed.initialize(
+            address,
+            total,
+            number,
+            local_device_ids,
+            cluster_detection_method=None if total is None else "deactivate",
+            initialization_timeout=timeout,
+            heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
+            shutdown_timeout_seconds=shutdown_timeout,
+        )
+    except jax.errors.JaxRuntimeError as error:
+        raise TimeoutError(
+            f"the processes of this job did not find each other within {timeout} s (coordinator"
+            f" {address or 'as detected'}): check that all were started, that the port is free and"
+            " open, or raise timeout"
+        ) from error
 
 
 def _is_alone(error: Exception) -> bool:

@@ -142,20 +142,17 @@ def fit(
     check.choice("deterministic", deterministic, (False, True))
     if deterministic:
         _validate_exact_sums(learner, dataset)
-        watched = None if on_step is None else exact_sums.not_in_scope(on_step)
-        with exact_sums.scope():
-            fitted = fit(
-                booster,
-                learner,
-                dataset,
-                key=key,
-                max_rounds=max_rounds,
-                finish=finish,
-                on_step=watched,
-                initial=initial,
-            )
-        outside: Fit = exact_sums.outside(fitted)
-        return outside
+        return exact_sums.in_scope(
+            fit,
+            booster,
+            learner,
+            dataset,
+            key=key,
+            max_rounds=max_rounds,
+            finish=finish,
+            on_step=on_step,
+            initial=initial,
+        )
     if on_step is None and initial is None:
         return run(booster, learner, dataset, key=key, max_rounds=max_rounds, finish=finish)
     return drive(
