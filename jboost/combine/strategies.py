@@ -251,7 +251,9 @@ def _fit(
     return solve_votes(run, scores, labels, weights, mask, *stacked)
 
 
-def _branch_and_cut(examples: tuple[Array, ...], with_stacking: bool, **options: Any) -> LinearVote:
+def _branch_and_cut(
+    examples: tuple[Array, Array, Array, Array], with_stacking: bool, **options: Any
+) -> LinearVote:
     """The optimum, from the classifiers and the stacking votes. The options are those of
     `exact.fit`.
     """

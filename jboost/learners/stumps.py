@@ -168,12 +168,7 @@ class Stumps(Learner):
         order, sorted_values = (
             leaf.reshape(-1, num_examples) for leaf in (state.order, state.values)
         )
-        price = (
-            self.prices(state)
-            if costs is None
-            else check.numeric("costs", costs, shape=(len(order),), kinds="f")
-        )
-
+        price = self._prices_or(costs, state)
         values, position, is_own = _best_by_feature(
             state, order, sorted_values, example_weights, rewards, price
         )
@@ -202,6 +197,13 @@ class Stumps(Learner):
         return jnp.full(
             (state.order.shape[0] * state.order.shape[1],), self.cost, state.labels.dtype
         )
+
+    def _prices_or(self, costs: Array | None, state: StumpsState) -> Array:
+        """The costs [n], validated; those of `prices` for None."""
+        if costs is None:
+            return self.prices(state)
+        num_blocks, block, _ = state.order.shape
+        return check.numeric("costs", costs, shape=(num_blocks * block,), kinds="f")
 
     def price(self, state: StumpsState, hypothesis: Stump) -> Array:
         """The cost of a stump, relative to that of a misclassified example, []."""

@@ -90,7 +90,11 @@ def fit(
         of the best candidate so far follows.
     """
     rows = (bits, labels, weights, chosen)
-    shape = {"num_attributes": num_attributes, "has_gaps": has_gaps, "num_rows": num_rows}
+    shape: dict[str, Any] = {
+        "num_attributes": num_attributes,
+        "has_gaps": has_gaps,
+        "num_rows": num_rows,
+    }
     if settings.margin == (SEARCH,):
         return _fit_best_margin(rows, settings, shape, seconds, on_step)
     if inner is None and l0_large.serves(settings, int(chosen.sum()), bits.shape[1]):
