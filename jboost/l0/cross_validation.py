@@ -179,19 +179,15 @@ def choose(
         max_columns=max_columns,
         bound_integer=bound_integer,
     )
-    shares = (
-        _draw_folds(key, dataset, num_folds)
-        if held_out is None
-        else _validate_folds(held_out, dataset)
+    parts = _make_folds(
+        dataset,
+        booster,
+        learner,
+        key=key,
+        num_folds=num_folds,
+        held_out=held_out,
+        fold_features=fold_features,
     )
-    if fold_features is not None:
-        if held_out is None:
-            raise ValueError(
-                "fold_features is given but held_out is None: pass the held-out part of the weight"
-                " of every example in each fold, [F, m]"
-            )
-        fold_features = _validate_fold_features(fold_features, shares, dataset, booster, learner)
-    parts = _PathFolds(shares.astype(jnp.result_type(float)), fold_features)
     maker = make_learner if isinstance(make_learner, Partial) else Partial(make_learner)
     part = _PathArguments(booster, dataset, maker, searches, max_rounds)
     if on_step is None and on_round is None and initial is None:
@@ -214,6 +210,34 @@ def _validate_searches(
             " jboost.l0.SearchConfig()"
         )
     return searches
+
+
+def _make_folds(
+    dataset: Dataset,
+    booster: L0,
+    learner: Any,
+    *,
+    key: Array,
+    num_folds: int,
+    held_out: ArrayLike | None,
+    fold_features: ArrayLike | None,
+) -> _PathFolds:
+    """The folds of the caller, or stratified ones. Raises ValueError for folds that do not fit the
+    data set.
+    """
+    shares = (
+        _draw_folds(key, dataset, num_folds)
+        if held_out is None
+        else _validate_folds(held_out, dataset)
+    )
+    if fold_features is not None:
+        if held_out is None:
+            raise ValueError(
+                "fold_features is given but held_out is None: pass the held-out part of the weight"
+                " of every example in each fold, [F, m]"
+            )
+        fold_features = _validate_fold_features(fold_features, shares, dataset, booster, learner)
+    return _PathFolds(shares.astype(jnp.result_type(float)), fold_features)
 
 
 def _draw_folds(key: Array, dataset: Dataset, num_folds: int) -> Array:

@@ -24,7 +24,7 @@ from jboost.l0 import relaxation
 from jboost.l0.branch_and_cut import triples as triples_of
 from jboost.l0.relaxation import cut_rows
 from jboost.l0.relaxation.instance import make_instance
-from jboost.l0.types import CutIndices, RelaxationConfig, RelaxationInstance
+from jboost.l0.types import CutIndices, L0Relaxation, RelaxationConfig, RelaxationInstance
 from jboost.lp import LinearProgram, make_program, solve
 
 # Cuts that are violated by less are not added: the violation may be the error of the solver.
@@ -194,36 +194,15 @@ def _strengthen(
     )
     is_hopeless = ~is_valid | ~jnp.any(column_mask)
 
-    number = min(config.num_pairs, relaxed.pairs.shape[0])
-    _, indices = lax.top_k(relaxed.pair_weights, number)
-    pairs = relaxed.pairs[indices]
-    position_of = (
-        jnp.zeros_like(instance.order)
-        .at[instance.order]
-        .set(jnp.arange(len(instance.order), dtype=jnp.int32))
-    )
-    is_pair = jnp.all(pairs >= 0, axis=1)
-    ends = jnp.where(is_pair[:, None], position_of[pairs], len(position_of))
-    rows = jnp.concatenate(
-        cut_rows.from_pairs(instance, CutIndices(ends[:, 0], ends[:, 1])), axis=1
-    )
+    pairs, is_pair, rows = _heaviest_pairs(instance, relaxed, config.num_pairs)
     capacity = config.num_rounds * config.cuts_per_round
-    nothing = (
-        jnp.zeros_like(instance.weights),
-        jnp.zeros((number,), dtype),
-        jnp.zeros((capacity,), dtype),
-    )
-    first = _StrengthenState(
-        jnp.full((capacity, 3), -1, jnp.int32),
-        jnp.zeros((), jnp.int32),
-        jnp.zeros((), dtype),
-        nothing,
-    )
 
     def one_round(state: _StrengthenState, _: None) -> tuple[_StrengthenState, Array]:
         return _round(instance, rows, is_pair, state, config)
 
-    last, num_found = loops.scan(one_round, first, length=config.num_rounds)
+    last, num_found = loops.scan(
+        one_round, _begin(instance, len(pairs), capacity), length=config.num_rounds
+    )
     w, v, t = last.best
     known = jnp.maximum(relaxed.lower_bound, 0.0)
     ended = jnp.where(num_found[-1] > 0, int(Status.ROUND_LIMIT), int(Status.LOCAL_OPTIMUM))
@@ -238,6 +217,41 @@ def _strengthen(
         t,
         last.count,
         jnp.where(is_valid, ended, int(Status.INVALID_INPUT)).astype(jnp.int32),
+    )
+
+
+def _heaviest_pairs(
+    instance: RelaxationInstance, relaxed: L0Relaxation, most: int
+) -> tuple[Array, Array, Array]:
+    """The pairs [P, 2] with the largest duals, at most `most`; whether each is a pair and not an
+    empty slot, [P] bool; and their cuts as rows [P, U + m].
+    """
+    _, indices = lax.top_k(relaxed.pair_weights, min(most, relaxed.pairs.shape[0]))
+    pairs = relaxed.pairs[indices]
+    position_of = (
+        jnp.zeros_like(instance.order)
+        .at[instance.order]
+        .set(jnp.arange(len(instance.order), dtype=jnp.int32))
+    )
+    is_pair = jnp.all(pairs >= 0, axis=1)
+    ends = jnp.where(is_pair[:, None], position_of[pairs], len(position_of))
+    rows = cut_rows.from_pairs(instance, CutIndices(ends[:, 0], ends[:, 1]))
+    return pairs, is_pair, jnp.concatenate(rows, axis=1)
+
+
+def _begin(instance: RelaxationInstance, num_pairs: int, capacity: int) -> _StrengthenState:
+    """The state without new cuts and with the bound 0, which needs no duals."""
+    dtype = instance.weights.dtype
+    no_duals = (
+        jnp.zeros_like(instance.weights),
+        jnp.zeros((num_pairs,), dtype),
+        jnp.zeros((capacity,), dtype),
+    )
+    return _StrengthenState(
+        jnp.full((capacity, 3), -1, jnp.int32),
+        jnp.zeros((), jnp.int32),
+        jnp.zeros((), dtype),
+        no_duals,
     )
 
 
@@ -349,23 +363,10 @@ def _proven(
     least = jnp.min(
         jnp.where(instance.is_column, brackets.bracket_dot(both, jnp.ones_like(both))[0], jnp.inf)
     )
-    loads = jnp.concatenate([slacks, w[:, None], w[:, None]], axis=1)
-    factors = jnp.concatenate(
-        [
-            jnp.ones_like(slacks),
-            jnp.ones_like(w)[:, None],
-            jnp.broadcast_to(instance.margin, w.shape)[:, None],
-        ],
-        axis=1,
-    )
-    weights = instance.weights
-    left = jnp.concatenate([weights[:, None], -loads], axis=1)
-    unpaid = brackets.bracket_dot(
-        left, jnp.concatenate([jnp.ones_like(weights)[:, None], factors], axis=1)
-    )[0]
+    unpaid = _unpaid_slacks(instance, slacks, w)
     over = jnp.concatenate(
         [
-            jnp.where(weights > 0, jnp.minimum(unpaid, 0.0), 0.0),
+            jnp.where(instance.weights > 0, jnp.minimum(unpaid, 0.0), 0.0),
             jnp.where(instance.is_column, jnp.minimum(rest, 0.0), 0.0),
         ]
     )
@@ -374,3 +375,23 @@ def _proven(
         [jnp.broadcast_to(instance.margin, w.shape), jnp.ones((len(terms) - len(w),), w.dtype)]
     )
     return brackets.bracket_dot(terms, by)[0]
+
+
+def _unpaid_slacks(instance: RelaxationInstance, given: Array, w: Array) -> Array:
+    """The reduced costs weight_i - (1 + rho) w_i - s_i of xi [m], rounded down. `given` [m, P + C]
+    has the terms of s.
+    """
+    loads = jnp.concatenate([given, w[:, None], w[:, None]], axis=1)
+    factors = jnp.concatenate(
+        [
+            jnp.ones_like(given),
+            jnp.ones_like(w)[:, None],
+            jnp.broadcast_to(instance.margin, w.shape)[:, None],
+        ],
+        axis=1,
+    )
+    weights = instance.weights
+    left = jnp.concatenate([weights[:, None], -loads], axis=1)
+    return brackets.bracket_dot(
+        left, jnp.concatenate([jnp.ones_like(weights)[:, None], factors], axis=1)
+    )[0]
