@@ -417,24 +417,22 @@ def fit(
         bound_integer=bound_integer,
     )
     options: dict[str, Any] = {"key": key, "max_rounds": max_rounds, "finish": finish}
-    is_stopped = False
-
-    def watch(state: State, info: Any) -> bool:
-        nonlocal is_stopped
-        is_stopped = not loops.goes_on(on_step, state, info)
-        return not is_stopped
-
-    fitted: Any = boosting.fit(
-        booster,
-        learner,
-        dataset,
-        on_step=None if on_step is None else watch,
-        initial=initial,
-        **options,
-    )
-    if strengthen is None or is_stopped:
+    watch = None if on_step is None else _Watcher(on_step)
+    fitted: Any = boosting.fit(booster, learner, dataset, on_step=watch, initial=initial, **options)
+    if strengthen is None or (watch is not None and watch.is_stopped):
         return fitted
     return _strengthened(booster, fitted, dataset, key, config=strengthen)
+
+
+class _Watcher:
+    """Calls `on_step`, and stores whether it has ended the rounds."""
+
+    def __init__(self, on_step: OnStep) -> None:
+        self.on_step, self.is_stopped = on_step, False
+
+    def __call__(self, state: State, info: Any) -> bool:
+        self.is_stopped = not loops.goes_on(self.on_step, state, info)
+        return not self.is_stopped
 
 
 def validate_listed(learner: Any) -> None:

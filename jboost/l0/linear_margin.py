@@ -203,10 +203,7 @@ def _solve_one(
         max_checks=config.max_rounds,
     )
     best = last.best
-    missed = jnp.where(last.num_new > 0, int(Status.ROUND_LIMIT), int(Status.PRECISION_LIMIT))
-    missed = jnp.where(last.num_left_out > 0, int(Status.CAPACITY_LIMIT), missed)
-    status = jnp.where(_is_closed(best, tolerance), int(Status.OPTIMAL), missed)
-    status = jnp.where(has_columns, status, int(Status.INFEASIBLE))
+    status = jnp.where(has_columns, _status(last, tolerance), int(Status.INFEASIBLE))
     upper = jnp.where(has_columns | ~is_valid, best.upper, -jnp.inf)
     return LinearMargin(
         best.margin,
@@ -229,6 +226,13 @@ def _is_closed(best: _BestLinearMargin, tolerance: Array) -> Array:
     """
     gap = (best.upper - best.lower) / jnp.maximum(jnp.abs(best.upper), 1.0)
     return gap <= tolerance
+
+
+def _status(state: _LinearMarginState, tolerance: Array) -> Array:
+    """OPTIMAL, or why the rounds ended while the gap was open, []."""
+    missed = jnp.where(state.num_new > 0, int(Status.ROUND_LIMIT), int(Status.PRECISION_LIMIT))
+    missed = jnp.where(state.num_left_out > 0, int(Status.CAPACITY_LIMIT), missed)
+    return jnp.where(_is_closed(state.best, tolerance), int(Status.OPTIMAL), missed)
 
 
 def _begin(instance: RelaxationInstance, config: LinearMarginConfig) -> _LinearMarginState:

@@ -332,13 +332,7 @@ def _drive(
         )
     is_stopped = False
     while not is_stopped and bool(_is_unfinished(state, tolerance)):
-        rounds = _open_on_host(state, dataset, penalty)
-        while not is_stopped and bool(boosting.unfinished(rounds)):
-            rounds = _advance_round_on_host(rounds, dataset)
-            is_ended = not bool(boosting.unfinished(rounds))
-            is_stopped = not (is_ended or loops.goes_on(on_step, None, state.search))
-        if is_stopped:
-            rounds = rounds._replace(status=jnp.full_like(rounds.status, int(Status.TIME_LIMIT)))
+        rounds, is_stopped = _advance_on_host(state, dataset, penalty, on_step)
         state = _record_on_host(state, rounds, penalty)
         if not is_stopped:
             is_stopped = not loops.goes_on(on_step, state._replace(checksums=found), state.search)
@@ -346,6 +340,22 @@ def _drive(
     result = _conclude_on_host(state, dataset, tolerance)
     short = jnp.full((), int(Status.TIME_LIMIT), jnp.int32)
     return result._replace(status=short) if is_cut_short else result
+
+
+def _advance_on_host(
+    state: MarginSearchState, dataset: Dataset, penalty: Array, on_step: OnStep | None
+) -> tuple[State, bool]:
+    """The state after the rounds at the margin of greatest promise, and whether `on_step` ended
+    them.
+    """
+    rounds, is_stopped = _open_on_host(state, dataset, penalty), False
+    while not is_stopped and bool(boosting.unfinished(rounds)):
+        rounds = _advance_round_on_host(rounds, dataset)
+        is_ended = not bool(boosting.unfinished(rounds))
+        is_stopped = not (is_ended or loops.goes_on(on_step, None, state.search))
+    if is_stopped:
+        rounds = rounds._replace(status=jnp.full_like(rounds.status, int(Status.TIME_LIMIT)))
+    return rounds, is_stopped
 
 
 def _begin(
