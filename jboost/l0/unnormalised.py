@@ -24,7 +24,7 @@ from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation
 from jboost.l0.relaxation.instance import make_instance
 from jboost.l0.types import RelaxationInstance
-from jboost.lp import make_program, solve
+from jboost.lp import LPSolution, make_program, solve
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.interior_point import InteriorPointConfig
 
@@ -127,7 +127,7 @@ def _solve(
     )
     is_valid &= (largest > 0) & (largest < jnp.inf)
     largest = jnp.where(is_valid, largest, 1.0)
-    num_examples, num_columns = instance.margins.shape
+    num_examples = instance.margins.shape[0]
     is_example = instance.weights > 0
     # A slack in the unit of a margin, s = (M K + 1) xi, keeps the matrix of moderate size.
     eps = jnp.finfo(largest.dtype).eps
@@ -143,8 +143,28 @@ def _solve(
         ),
     )
     solution = solve(program, tolerance=tolerance, config=config)
+    coefficients, loss, attained = _best_near(instance, solution, largest, unit)
+    duals = jnp.clip(solution.dual, 0.0, instance.weights / unit * (1 - 4 * eps))
+    return Unnormalised(
+        coefficients,
+        jnp.where(is_valid, loss, jnp.inf),
+        jnp.where(is_valid, jnp.maximum(_proven(instance, duals, largest), 0.0), -jnp.inf),
+        jnp.where(is_valid, attained, jnp.inf),
+        jnp.zeros((num_examples,), largest.dtype).at[instance.order].set(duals),
+        jnp.where(is_valid, solution.status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+    )
+
+
+def _best_near(
+    instance: RelaxationInstance, solution: LPSolution, largest: Array, unit: Array
+) -> tuple[Array, Array, Array]:
+    """The feasible point of (9) of least loss among 0, the solution and the cleaned solution; its
+    loss; and the least objective of the relaxation at these points.
+    """
     coefficients = jnp.clip(
-        solution.primal[:num_columns], 0.0, jnp.where(instance.is_column, largest, 0.0)
+        solution.primal[: instance.costs.shape[0]],
+        0.0,
+        jnp.where(instance.is_column, largest, 0.0),
     )
     points = jnp.stack(
         [jnp.zeros_like(coefficients), coefficients, _cleaned(instance, coefficients, largest)]
@@ -154,15 +174,7 @@ def _solve(
         jax.vmap(lambda point: _relaxed(instance, point, largest, unit))(points)
     )
     best = jnp.argmin(losses)
-    duals = jnp.clip(solution.dual, 0.0, instance.weights / unit * (1 - 4 * eps))
-    return Unnormalised(
-        points[best],
-        jnp.where(is_valid, losses[best], jnp.inf),
-        jnp.where(is_valid, jnp.maximum(_proven(instance, duals, largest), 0.0), -jnp.inf),
-        jnp.where(is_valid, attained, jnp.inf),
-        jnp.zeros((num_examples,), largest.dtype).at[instance.order].set(duals),
-        jnp.where(is_valid, solution.status, int(Status.INVALID_INPUT)).astype(jnp.int32),
-    )
+    return points[best], losses[best], attained
 
 
 def _cleaned(instance: RelaxationInstance, coefficients: Array, largest: Array) -> Array:

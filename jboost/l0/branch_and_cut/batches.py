@@ -205,19 +205,11 @@ def _process(
     found = jnp.minimum(batch.goal, best.loss)
     after = cutting.make_goal(pool, found, goal.tolerance)
     goes_on = seen.bound < after.closing
-
-    def choose() -> branching.BranchingCandidate:
-        return branching.choose(
-            pool,
-            seen.engine.cuts,
-            seen.decisions,
-            seen.solution,
-            found,
-            num_tried=config.num_tried,
-            num_pivots=config.tried_pivots,
-        )
-
-    candidate = loops.cond(goes_on, choose, lambda: branching.no_candidate(pool))
+    candidate = loops.cond(
+        goes_on,
+        lambda: _choose(pool, seen, found, config),
+        lambda: branching.no_candidate(pool),
+    )
     is_parent = goes_on & candidate.exists
     floor = jnp.minimum(
         batch.floor, jnp.where(~is_parent & (seen.bound < found), seen.bound, jnp.inf)
@@ -229,6 +221,21 @@ def _process(
     return _Batch(seen.engine, best, local_search.better(batch.lead, vote), found, floor), (
         *children,
         is_parent,
+    )
+
+
+def _choose(
+    pool: NodePool, seen: cutting.Visit, goal: Array, config: ExactConfig
+) -> branching.BranchingCandidate:
+    """The decision to branch on in a node that was visited."""
+    return branching.choose(
+        pool,
+        seen.engine.cuts,
+        seen.decisions,
+        seen.solution,
+        goal,
+        num_tried=config.num_tried,
+        num_pivots=config.tried_pivots,
     )
 
 

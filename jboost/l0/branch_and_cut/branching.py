@@ -120,16 +120,10 @@ def _best(
     """The decision with the largest product of the gains in its two branches."""
     lower, upper = node_program.bounds(pool, cuts, decisions)
     gap = jnp.maximum(goal - solution.objective, 0.0)
-
-    def score(falls: Array, rises: Array) -> Array:
-        return jnp.maximum(jnp.minimum(falls, gap), _LEAST_GAIN) * jnp.maximum(
-            jnp.minimum(rises, gap), _LEAST_GAIN
-        )
-
     penalties = boxed_simplex.penalties(
         solution.table, lower, upper, _indices(pool), solution.values
     )
-    first = jnp.where(distance > 0, score(*penalties) * (1 + distance), -1.0)
+    first = jnp.where(distance > 0, _score(*penalties, gap) * (1 + distance), -1.0)
     worth, tried = lax.top_k(first, min(num_tried, first.shape[0]))
 
     def gain(place: Array, value: Array) -> Array:
@@ -150,5 +144,14 @@ def _best(
         lambda place: lax.map(lambda value: gain(place, value), both), tried.astype(jnp.int32)
     )
     return tried[
-        jnp.argmax(jnp.where(worth >= 0, score(tried_gains[:, 0], tried_gains[:, 1]), -1.0))
+        jnp.argmax(jnp.where(worth >= 0, _score(tried_gains[:, 0], tried_gains[:, 1], gap), -1.0))
     ].astype(jnp.int32)
+
+
+def _score(falls: Array, rises: Array, gap: Array) -> Array:
+    """The product of the gains in two branches. A gain beyond the gap closes the branch and counts
+    as the gap.
+    """
+    return jnp.maximum(jnp.minimum(falls, gap), _LEAST_GAIN) * jnp.maximum(
+        jnp.minimum(rises, gap), _LEAST_GAIN
+    )

@@ -123,37 +123,32 @@ def fit_exact(
     validate_unlimited("search", driver.validate_search(options.get("search")))
     of_booster = {name: given for name, given in options.items() if name != "strengthen"}
     rounds, dataset = driver.begin_fit(dataset, learner, max_rounds=max_rounds, **of_booster)
-    if initial is not None and not isinstance(initial, ExactFitState):
-        raise ValueError(
-            f"initial is a {type(initial).__name__}: expected a jboost.l0.ExactFitState that"
-            " `on_step` received"
-        )
-    done, search = (None, None) if initial is None else initial
+    done, search = _validate_initial(initial)
     watcher = None if on_step is None else _Watcher(on_step, done)
     fitted = driver.fit(
         dataset, learner, key=key, max_rounds=max_rounds, on_step=watcher, initial=done, **options
     )
     play = put_in_play(rounds, fitted, dataset, key, max_in_play=max_in_play)
     if watcher is not None and not watcher.goes_on:
-        status = jnp.where(
-            fitted.status == int(Status.INVALID_INPUT), fitted.status, int(Status.TIME_LIMIT)
-        ).astype(jnp.int32)
-        return ExactFit(
-            fitted.ensemble,
-            fitted.certificate,
-            fitted,
-            play.num_hypotheses,
-            jnp.zeros((), jnp.int32),
-            status,
-        )
-    known, watch = (
-        fitted.certificate.integer_upper_bound,
-        None if watcher is None else watcher.watch_search,
-    )
+        return _without_search(fitted, play)
+    known = fitted.certificate.integer_upper_bound
+    watch = None if watcher is None else watcher.watch_search
     found = exact.search_pool(
         play.data, tolerance, known, config=settings, on_step=watch, initial=search
     )
     return _conclude(fitted, play, found, tolerance)
+
+
+def _validate_initial(initial: Any) -> tuple[State | None, ExactState | None]:
+    """The state of the rounds and that of the search, None for those that have not begun. Raises
+    ValueError unless `initial` is an `ExactFitState` or None.
+    """
+    if initial is not None and not isinstance(initial, ExactFitState):
+        raise ValueError(
+            f"initial is a {type(initial).__name__}: expected a jboost.l0.ExactFitState that"
+            " `on_step` received"
+        )
+    return (None, None) if initial is None else initial
 
 
 class _Watcher:
@@ -173,6 +168,21 @@ class _Watcher:
     def watch_search(self, state: ExactState, info: Any) -> bool:
         """Calls `on_step` after a batch of nodes."""
         return loops.goes_on(self.on_step, ExactFitState(self.rounds, state), info)
+
+
+def _without_search(fitted: L0Fit, play: Play) -> ExactFit:
+    """The result if `on_step` ends the fit before the branch and cut."""
+    status = jnp.where(
+        fitted.status == int(Status.INVALID_INPUT), fitted.status, int(Status.TIME_LIMIT)
+    ).astype(jnp.int32)
+    return ExactFit(
+        fitted.ensemble,
+        fitted.certificate,
+        fitted,
+        play.num_hypotheses,
+        jnp.zeros((), jnp.int32),
+        status,
+    )
 
 
 @devices.host_jit

@@ -20,7 +20,13 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.relaxation import halpern, pair_blocks
-from jboost.l0.relaxation.instance import known_cuts, numbers_of, ordered, unordered
+from jboost.l0.relaxation.instance import (
+    known_cuts,
+    numbers_of,
+    ordered,
+    unordered,
+    unordered_start,
+)
 from jboost.l0.relaxation.pair_blocks import PairLayout
 from jboost.l0.types import (
     AllPairsConfig,
@@ -232,28 +238,35 @@ def solve(
     last, _ = loops.bounded_loop(
         step, unfinished, state, max_checks=1 + solver.max_iterations // solver.at_once
     )
-    best, scaling = last.best, program.scaling
+    best = last.best
     lower, convexity = halpern.prove(instance, program.pairs, layout, best.weights, best.pairs)
     gap = halpern.gap(instance, best._replace(lower=lower))
-    here = WarmStart(
-        halpern.unscaled(last.point.primal, scaling),
-        Dual(last.point.margins * scaling.margins, last.pairs),
-        jnp.zeros((0, 2), jnp.int32),
-        convexity,
-        last.primal_weight,
-    )
     return AllPairsSolution(
         best.primal,
         best.upper,
         Dual(best.weights, best.pairs),
         convexity,
         lower,
-        here,
+        _warm_start(program, last, convexity),
         halpern.num_cuts(program.pairs, layout),
         last.num_iterations,
         last.num_restarts,
         halpern.is_stalled(last),
         gap,
+    )
+
+
+def _warm_start(
+    program: halpern.HalpernProgram, state: halpern.HalpernState, convexity: Array
+) -> WarmStart:
+    """The iterate of a state, unscaled, with its pair weights as a vector of pairs."""
+    point, scaling = state.point, program.scaling
+    return WarmStart(
+        halpern.unscaled(point.primal, scaling),
+        Dual(point.margins * scaling.margins, state.pairs),
+        jnp.zeros((0, 2), jnp.int32),
+        convexity,
+        state.primal_weight,
     )
 
 
@@ -281,15 +294,7 @@ def solve_relaxation(
     status = jnp.where(solved.gap <= tolerance, int(Status.OPTIMAL), missed)
     status = jnp.where(has_column, status, int(Status.PRIMAL_INFEASIBLE))
     pairs, dual, last = _listed_sides(instance, config, layout, solved, capacity)
-    primal = last.primal
-    warm = last._replace(
-        primal=primal._replace(
-            selected=jnp.where(instance.is_column, primal.selected, 0.0),
-            slacks=unordered(instance, primal.slacks),
-        ),
-        dual=last.dual._replace(example_weights=unordered(instance, last.dual.example_weights)),
-        pairs=pairs,
-    )
+    warm = unordered_start(instance, last)._replace(pairs=pairs)
     return L0Relaxation(
         coefficients=solved.primal.coefficients,
         selected=solved.primal.selected,

@@ -423,18 +423,7 @@ def refresh(
       threshold: [] the least violation that counts.
     """
     num_examples, capacity = instance.hits.shape[0], cuts.first.shape[0]
-    indices, partners = jnp.arange(num_examples, dtype=jnp.int32), required.partner
-    found = CutIndices(jnp.concatenate([indices, partners]), jnp.concatenate([partners, indices]))
-    has_partner = jnp.concatenate(
-        [partners < num_examples, (partners < num_examples) & ~instance.either]
-    )
-    found = CutIndices(
-        *(
-            jnp.where(instance.either, end, part)
-            for end, part in zip((jnp.minimum(*found), jnp.maximum(*found)), found, strict=True)
-        )
-    )
-    found = CutIndices(*(jnp.where(has_partner, part, num_examples) for part in found))
+    found, has_partner = _cuts_with(instance, required.partner)
     reached = jnp.matmul(rows(instance, found), selected, precision=lax.Precision.HIGHEST) + gather(
         found, slacks
     )
@@ -464,3 +453,22 @@ def refresh(
     num_found = jnp.sum(counts & is_new, dtype=jnp.int32)
     former = jnp.where(stays & ~is_new[chosen], chosen, capacity).astype(jnp.int32)
     return Refreshed(kept, former, num_new, num_found - num_new)
+
+
+def _cuts_with(instance: RelaxationInstance, partners: Array) -> tuple[CutIndices, Array]:
+    """The cuts [2 m] of each example and its partner [m], in both orders, and which of these slots
+    hold a cut, [2 m] bool. Of the cuts "either" only the first half does.
+    """
+    num_examples = partners.shape[0]
+    indices = jnp.arange(num_examples, dtype=jnp.int32)
+    found = CutIndices(jnp.concatenate([indices, partners]), jnp.concatenate([partners, indices]))
+    has_partner = jnp.concatenate(
+        [partners < num_examples, (partners < num_examples) & ~instance.either]
+    )
+    found = CutIndices(
+        *(
+            jnp.where(instance.either, end, part)
+            for end, part in zip((jnp.minimum(*found), jnp.maximum(*found)), found, strict=True)
+        )
+    )
+    return CutIndices(*(jnp.where(has_partner, part, num_examples) for part in found)), has_partner

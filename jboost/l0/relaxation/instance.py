@@ -35,10 +35,7 @@ def make_instance(
         weights=jnp.where(mask, weights, 1).astype(dtype),
         margin=margin,
     )
-    is_valid = _are_valid(given)
-    given = _CallerValues(
-        *(jnp.where(is_valid, *values) for values in zip(given, _INSTEAD, strict=True))
-    )
+    given, is_valid = _if_valid(given)
     order, num_minority = _sort_by_class(given.labels, mask)
     signed = (given.outputs * given.labels[:, None])[order]
     matters = matters[order]
@@ -50,10 +47,7 @@ def make_instance(
         costs=given.costs,
         is_column=column_mask,
         margin=given.margin,
-        unit=_first_positive(
-            jnp.max(jnp.where(mask, given.weights, 0), initial=0),
-            jnp.max(given.costs, initial=0),
-        ),
+        unit=_unit_of_loss(given, mask),
         either=jnp.asarray(either),
         num_minority=num_minority,
         num_real=jnp.sum(mask, dtype=jnp.int32),
@@ -75,6 +69,13 @@ class _CallerValues(NamedTuple):
 
 
 _INSTEAD = _CallerValues(outputs=0, labels=1, costs=0, weights=1, margin=1)  # of values not allowed
+
+
+def _if_valid(given: _CallerValues) -> tuple[_CallerValues, Array]:
+    """The values, or valid values if one of them is not valid; and whether all are, [] bool."""
+    is_valid = _are_valid(given)
+    values = (jnp.where(is_valid, *pair) for pair in zip(given, _INSTEAD, strict=True))
+    return _CallerValues(*values), is_valid
 
 
 def _are_valid(given: _CallerValues) -> Array:
@@ -126,6 +127,13 @@ def with_distances(
     return instance._replace(bits=bits, reach=factor * least)
 
 
+def _unit_of_loss(given: _CallerValues, mask: Array) -> Array:
+    """The largest weight, or else the largest cost, or else 1, []."""
+    return _first_positive(
+        jnp.max(jnp.where(mask, given.weights, 0), initial=0), jnp.max(given.costs, initial=0)
+    )
+
+
 def _first_positive(*values: Array) -> Array:
     """The first positive value, 1 if there is none."""
     unit = jnp.ones((), values[0].dtype)
@@ -168,6 +176,20 @@ def ordered(instance: RelaxationInstance, warm: WarmStart) -> WarmStart:
     return warm._replace(
         primal=primal._replace(slacks=primal.slacks[instance.order]),
         dual=dual._replace(example_weights=dual.example_weights[instance.order]),
+    )
+
+
+def unordered_start(instance: RelaxationInstance, warm: WarmStart) -> WarmStart:
+    """The warm start with its examples in the order of the caller, and with mu = 0 in slots without
+    a column.
+    """
+    primal, dual = warm.primal, warm.dual
+    return warm._replace(
+        primal=primal._replace(
+            selected=jnp.where(instance.is_column, primal.selected, 0.0),
+            slacks=unordered(instance, primal.slacks),
+        ),
+        dual=dual._replace(example_weights=unordered(instance, dual.example_weights)),
     )
 
 

@@ -20,6 +20,7 @@ from jboost.l0.relaxation import system as linear
 from jboost.l0.relaxation.system import (
     Cover,
     System,
+    VariableParts,
     WorkingSetPoint,
     WorkingSetProgram,
     columns_of,
@@ -72,6 +73,17 @@ class _NewtonAim(NamedTuple):
     goal: Array  # [] the intended value of all products
 
 
+class _NewtonIteration(NamedTuple):
+    """What all stages of an iteration share."""
+
+    system: System
+    point: WorkingSetPoint  # at the start of the iteration
+    least: Array  # [] the least sum of the complementary products
+    now: Array  # [] their sum at the start
+    count: Array  # [] their number
+    mend: int  # number of the stage `mend`
+
+
 class _Stage(NamedTuple):
     """The state between two right-hand sides of an iteration."""
 
@@ -97,49 +109,10 @@ def _advance(
     residuals of the next iterate.
     """
     system = linear.factorise(program, cover, point.sides[1] / point.sides[0])
-    mend, most = (
-        _CORRECTOR + 1 + num_correctors,
-        linear.MOST_REFINEMENTS[point.sides.dtype.itemsize],
-    )
     count = reduce.count(program.is_used, dtype=least.dtype)
     now = reduce.total(point.sides[0] * point.sides[1])
-
-    def stage(number: Array, before: _Stage) -> _Stage:
-        aim, is_mending = before.aim, number == mend
-        ahead = jnp.where(number < mend, 0.0, jnp.where(is_mending, 1.0, _steps(aim.reach)))
-        trial = _moved(point, aim.change, ahead)
-        targets = jnp.where(
-            program.is_used & ~is_mending, aim.targets + _correction(point, aim, number), 0.0
-        )
-        missing, right = _residuals(system, point, trial, targets, is_mending)
-
-        def aimed() -> tuple[Array, _NewtonAim]:
-            found = linear.solve_refined(
-                system,
-                jnp.where(number == _UNIT, _unit_of_alpha(program), right),
-                jnp.where(is_mending, 1, most),
-            )
-            unit = jnp.where(number == _UNIT, found, before.unit)
-            change = _complete(system, point, missing, targets, unit, found)
-            change = jax.tree.map(
-                lambda new, old: jnp.where(is_mending, new + old, new), change, aim.change
-            )
-            reach = _reach(program, point, change)
-            ahead = _moved(point, change, jnp.minimum(reach, 1.0)).sides
-            centring = jnp.clip((reduce.total(ahead[0] * ahead[1]) / now) ** 3, 1e-6, 1.0)
-            goal = jnp.minimum(jnp.maximum(centring, least / now), 1.0) * now / count
-            is_longer = (
-                jnp.sum(jnp.minimum(reach, 1.0)) > jnp.sum(jnp.minimum(aim.reach, 1.0)) + _LONGER
-            )
-            fresh = _NewtonAim(
-                targets, change, reach, jnp.where(number == _PREDICTOR, goal, aim.goal)
-            )
-            is_taken = (number > _UNIT) & (is_longer | (number <= _CORRECTOR) | is_mending)
-            return unit, loops.cond(is_taken, lambda: fresh, lambda: aim)
-
-        unit, aim = loops.cond(number <= mend, aimed, lambda: (before.unit, aim))
-        return _Stage(unit, aim, trial, missing)
-
+    mend = _CORRECTOR + 1 + num_correctors
+    iteration = _NewtonIteration(system, point, least, now, count, mend)
     nothing = jax.tree.map(jnp.zeros_like, point)
     first = _NewtonAim(
         jnp.zeros_like(point.sides[0]), nothing, jnp.zeros((2,), least.dtype), jnp.zeros_like(least)
@@ -147,10 +120,68 @@ def _advance(
     last = loops.fori_loop(
         0,
         mend + 2,
-        stage,
+        functools.partial(_next_stage, iteration),
         _Stage(jnp.zeros_like(_unit_of_alpha(program)), first, point, _no_residuals(program)),
     )
     return last.trial, last.missing, jnp.min(_steps(last.aim.reach))
+
+
+def _next_stage(iteration: _NewtonIteration, number: Array, before: _Stage) -> _Stage:
+    """The state after the stage of this number."""
+    point, program = iteration.point, iteration.system.program
+    aim, is_mending = before.aim, number == iteration.mend
+    ahead = jnp.where(number < iteration.mend, 0.0, jnp.where(is_mending, 1.0, _steps(aim.reach)))
+    trial = _moved(point, aim.change, ahead)
+    targets = jnp.where(
+        program.is_used & ~is_mending, aim.targets + _correction(point, aim, number), 0.0
+    )
+    missing, right = _residuals(iteration.system, point, trial, targets, is_mending)
+    now = _Stage(before.unit, aim, trial, missing)
+    unit, aim = loops.cond(
+        number <= iteration.mend,
+        lambda: _aimed(iteration, number, now, targets, right, is_mending),
+        lambda: (now.unit, now.aim),
+    )
+    return _Stage(unit, aim, trial, missing)
+
+
+def _aimed(
+    iteration: _NewtonIteration,
+    number: Array,
+    now: _Stage,
+    targets: Array,
+    right: Array,
+    is_mending: Array,
+) -> tuple[Array, _NewtonAim]:
+    """Solves for the right-hand side of a stage. Returns the solution for a unit change of alpha,
+    and the new direction if it is accepted, else the old one.
+    """
+    system, point, aim = iteration.system, iteration.point, now.aim
+    program = system.program
+    found = linear.solve_refined(
+        system,
+        jnp.where(number == _UNIT, _unit_of_alpha(program), right),
+        jnp.where(is_mending, 1, linear.MOST_REFINEMENTS[point.sides.dtype.itemsize]),
+    )
+    unit = jnp.where(number == _UNIT, found, now.unit)
+    change = _complete(system, point, now.missing, targets, unit, found)
+    change = jax.tree.map(
+        lambda new, old: jnp.where(is_mending, new + old, new), change, aim.change
+    )
+    reach = _reach(program, point, change)
+    goal = _goal(iteration, change, reach)
+    is_longer = jnp.sum(jnp.minimum(reach, 1.0)) > jnp.sum(jnp.minimum(aim.reach, 1.0)) + _LONGER
+    fresh = _NewtonAim(targets, change, reach, jnp.where(number == _PREDICTOR, goal, aim.goal))
+    is_taken = (number > _UNIT) & (is_longer | (number <= _CORRECTOR) | is_mending)
+    return unit, loops.cond(is_taken, lambda: fresh, lambda: aim)
+
+
+def _goal(iteration: _NewtonIteration, change: WorkingSetPoint, reach: Array) -> Array:
+    """The intended value of all products, [], if `change` is the predictor (Mehrotra 1992)."""
+    ahead = _moved(iteration.point, change, jnp.minimum(reach, 1.0)).sides
+    centring = jnp.clip((reduce.total(ahead[0] * ahead[1]) / iteration.now) ** 3, 1e-6, 1.0)
+    share = jnp.minimum(jnp.maximum(centring, iteration.least / iteration.now), 1.0)
+    return share * iteration.now / iteration.count
 
 
 def _unit_of_alpha(program: WorkingSetProgram) -> Array:
@@ -208,11 +239,8 @@ def _residuals(
 ) -> tuple[NewtonResiduals, Array]:
     """The residuals of a trial point, 0 where unused, and the right-hand side [m + 2 U] for changes
     of the products by `targets`.
-
-    A residual of a row is set to 0 if it is no more than rounding: a row near its bound would
-    amplify it.
     """
-    program, instance = system.program, system.program.instance
+    program = system.program
     used, num_rows = parts_of(program, program.is_used), sum(linear.num_rows(program))
     is_used = jnp.concatenate([used.slacks, used.coefficients, used.coefficients])
     primal, dual = (parts_of(program, side) for side in trial.sides)
@@ -221,14 +249,9 @@ def _residuals(
         jnp.concatenate([primal.slacks, primal.coefficients, primal.coefficients + primal.extra]),
         0.0,
     )
-    sides = jnp.concatenate(
-        [jnp.full_like(primal.margins, instance.margin), jnp.ones_like(primal.cuts)]
-    )
-    of_rows = reached(program, columns) - trial.sides[0, -num_rows:] - sides
-    of_rows = jnp.where(program.is_used[-num_rows:] & ~is_mending, _beyond_rounding(of_rows), 0.0)
-    of_room = jnp.where(
-        used.room & ~is_mending, _beyond_rounding(primal.extra + primal.room - 1), 0.0
-    )
+    of_rows, of_room = _primal_residuals(program, primal, trial.sides[0, -num_rows:], columns)
+    of_rows = jnp.where(program.is_used[-num_rows:] & ~is_mending, of_rows, 0.0)
+    of_room = jnp.where(used.room & ~is_mending, of_room, 0.0)
 
     scaled, ratio = targets / point.sides[0], parts_of(program, system.ratio)
     both = priced(
@@ -237,13 +260,7 @@ def _residuals(
             [trial.sides[1, -num_rows:], scaled[-num_rows:] - system.ratio[-num_rows:] * of_rows]
         ),
     )
-    of_bounds = dual.room - dual.extra
-    slopes = [
-        instance.weights - dual.slacks,
-        -trial.convexity - dual.coefficients - of_bounds,
-        instance.costs + of_bounds,
-    ]
-    of_duals = jnp.where(is_used, jnp.concatenate(slopes) - both[0], 0.0)
+    of_duals = jnp.where(is_used, _slope(program, dual, trial.convexity) - both[0], 0.0)
     of_scaled = parts_of(program, scaled)
     to_extra = of_scaled.extra - of_scaled.room - ratio.room * of_room
     right = (
@@ -254,6 +271,32 @@ def _residuals(
     return NewtonResiduals(
         of_duals, of_room, of_rows, jnp.sum(columns_of(program, columns)[1]) - 1
     ), right
+
+
+def _primal_residuals(
+    program: WorkingSetProgram, primal: VariableParts, surplus: Array, columns: Array
+) -> tuple[Array, Array]:
+    """The residuals of the rows [m + K] with their surplus, and of extra + room = 1 [U].
+
+    A residual is set to 0 if it is no more than rounding: a row near its bound would amplify it.
+    """
+    sides = jnp.concatenate(
+        [jnp.full_like(primal.margins, program.instance.margin), jnp.ones_like(primal.cuts)]
+    )
+    of_rows = reached(program, columns) - surplus - sides
+    return _beyond_rounding(of_rows), _beyond_rounding(primal.extra + primal.room - 1)
+
+
+def _slope(program: WorkingSetProgram, dual: VariableParts, convexity: Array) -> Array:
+    """The slope [m + 2 U] of the Lagrangian in x, without the terms of the rows."""
+    of_bounds = dual.room - dual.extra
+    return jnp.concatenate(
+        [
+            program.instance.weights - dual.slacks,
+            -convexity - dual.coefficients - of_bounds,
+            program.instance.costs + of_bounds,
+        ]
+    )
 
 
 def _beyond_rounding(residual: Array) -> Array:

@@ -10,6 +10,7 @@ rows of every vector and loops over its own blocks.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -220,9 +221,7 @@ def sweep(
         num_blocks = rows.is_minority.shape[0] // size
 
         def turn(vectors: Any, start: Array) -> Any:
-            def part(array: Array) -> Array:
-                return lax.dynamic_slice_in_dim(array, start, size)
-
+            part = functools.partial(lax.dynamic_slice_in_dim, start_index=start, slice_size=size)
             block = _block(jax.tree.map(part, rows), columns)
             parts, results = body(
                 block,

@@ -21,6 +21,7 @@ from jboost.l0.relaxation.instance import (
     numbers_of,
     ordered,
     unordered,
+    unordered_start,
     with_distances,
 )
 from jboost.l0.relaxation.interior import WorkingSetSolution
@@ -97,12 +98,7 @@ def solve_instance(
       layout: static, of `AllPairsConfig`; None for one that fits any sizes of the classes.
     """
     most_rounds = jnp.asarray(config.max_rounds, jnp.int32) if most_rounds is None else most_rounds
-    outputs, labels, costs, weights, mask, column_mask, features = data
-    instance, is_valid = make_instance(
-        outputs, labels, costs, weights, mask, column_mask, margin, either
-    )
-    instance = with_distances(instance, features, config.distance_factor)
-    is_valid &= jnp.all((features == 0) | (features == 1) | jnp.isnan(features) | ~mask[:, None])
+    instance, is_valid = _make_instance(data, margin, either, config)
     if holds_all_pairs(config, instance.margins.shape):
         layout = (
             all_pairs.any_layout(config, instance.weights.shape[0]) if layout is None else layout
@@ -128,6 +124,19 @@ def solve_instance(
 
     last, _ = loops.bounded_loop(step, unfinished, state, max_checks=1 + config.max_rounds)
     return _finish(instance, last, pairs, method, is_valid, tolerance)
+
+
+def _make_instance(
+    data: Any, margin: Array, either: Array, config: RelaxationConfig
+) -> tuple[RelaxationInstance, Array]:
+    """The instance with its distances, and whether all values and features are valid, [] bool."""
+    outputs, labels, costs, weights, mask, column_mask, features = data
+    instance, is_valid = make_instance(
+        outputs, labels, costs, weights, mask, column_mask, margin, either
+    )
+    instance = with_distances(instance, features, config.distance_factor)
+    are_bits = jnp.all((features == 0) | (features == 1) | jnp.isnan(features) | ~mask[:, None])
+    return instance, is_valid & are_bits
 
 
 def _strategies(config: RelaxationConfig, shape: tuple[int, ...]) -> tuple[Any, Any]:
@@ -159,25 +168,7 @@ def _begin(
     num_examples, num_columns = instance.margins.shape
     dtype = instance.costs.dtype
     capacity = capacity_of(config, (num_examples, num_columns))
-    count = jnp.sum(instance.is_column, dtype=dtype)
-    even = jnp.where(instance.is_column, 1 / jnp.maximum(count, 1), 0.0)
-    cuts, known, known_weights = (
-        pair_cuts.empty(capacity, num_examples),
-        None,
-        jnp.zeros((capacity,), dtype),
-    )
-    first = Primal(even, 2 * even, jnp.zeros((num_examples,), dtype))
-    if warm is not None:
-        known = ordered(instance, warm)
-        cuts = known_cuts(instance, warm.pairs)
-        known_weights = jnp.where(pair_cuts.is_used(instance, cuts), known.dual.pair_weights, 0.0)
-        first = known.primal
-    cuts, known_weights = pairs.begin(instance, cuts, known_weights)
-    known = (
-        None
-        if known is None
-        else known._replace(dual=known.dual._replace(pair_weights=known_weights))
-    )
+    first, cuts, known = _start(instance, warm, pairs, capacity)
     iterate = method.begin(instance, pairs.hold(instance, cuts), first, known)
     none, zero = jnp.zeros((), jnp.int32), jnp.zeros((), dtype)
     nothing = Dual(jnp.zeros((num_examples,), dtype), jnp.zeros((capacity,), dtype))
@@ -198,6 +189,35 @@ def _begin(
         none,
         none,
     )
+
+
+def _start(
+    instance: RelaxationInstance, warm: WarmStart | None, pairs: Any, capacity: int
+) -> tuple[Primal, CutIndices, WarmStart | None]:
+    """The point and the working set to start from, and the warm start with its examples in the
+    order of the instance and its pair weights in the order of the working set.
+    """
+    num_examples, dtype = instance.weights.shape[0], instance.costs.dtype
+    count = jnp.sum(instance.is_column, dtype=dtype)
+    even = jnp.where(instance.is_column, 1 / jnp.maximum(count, 1), 0.0)
+    cuts, known, known_weights = (
+        pair_cuts.empty(capacity, num_examples),
+        None,
+        jnp.zeros((capacity,), dtype),
+    )
+    first = Primal(even, 2 * even, jnp.zeros((num_examples,), dtype))
+    if warm is not None:
+        known = ordered(instance, warm)
+        cuts = known_cuts(instance, warm.pairs)
+        known_weights = jnp.where(pair_cuts.is_used(instance, cuts), known.dual.pair_weights, 0.0)
+        first = known.primal
+    cuts, known_weights = pairs.begin(instance, cuts, known_weights)
+    known = (
+        None
+        if known is None
+        else known._replace(dual=known.dual._replace(pair_weights=known_weights))
+    )
+    return first, cuts, known
 
 
 def _round(
@@ -340,24 +360,16 @@ def _finish(
 ) -> L0Relaxation:
     best, is_used = state.best, pairs.hold(instance, state.cuts).is_used
     primal, dual = method.sides(instance, state.iterate)
-    warm = WarmStart(
-        primal._replace(
-            selected=jnp.where(instance.is_column, primal.selected, 0.0),
-            slacks=unordered(instance, primal.slacks),
-        ),
-        dual._replace(example_weights=unordered(instance, dual.example_weights)),
+    last = WarmStart(
+        primal,
+        dual,
         numbers_of(instance, pairs.listed(instance, state.cuts)),
         method.convexity(instance, state.iterate),
         method.primal_weight(state.iterate),
     )
     has_column = jnp.any(instance.is_column)
     is_possible = is_valid & has_column
-    missed = jnp.where(
-        state.num_lost >= _MAX_LOST, int(Status.NUMERICAL_ERROR), int(Status.ROUND_LIMIT)
-    )
-    missed = jnp.where(state.is_full, int(Status.CAPACITY_LIMIT), missed)
-    status = jnp.where(state.gap <= tolerance, int(Status.OPTIMAL), missed)
-    status = jnp.where(has_column, status, int(Status.PRIMAL_INFEASIBLE))
+    status = jnp.where(has_column, _status(state, tolerance), int(Status.PRIMAL_INFEASIBLE))
     return L0Relaxation(
         coefficients=best.primal.coefficients,
         selected=best.primal.selected,
@@ -371,6 +383,15 @@ def _finish(
         num_cuts=reduce.count(is_used),
         num_iterations=state.num_iterations,
         num_rounds=state.num_rounds,
-        warm=warm,
+        warm=unordered_start(instance, last),
         status=jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
     )
+
+
+def _status(state: _CutRoundsState, tolerance: Array) -> Array:
+    """OPTIMAL, or why the rounds ended while the gap was open, []."""
+    missed = jnp.where(
+        state.num_lost >= _MAX_LOST, int(Status.NUMERICAL_ERROR), int(Status.ROUND_LIMIT)
+    )
+    missed = jnp.where(state.is_full, int(Status.CAPACITY_LIMIT), missed)
+    return jnp.where(state.gap <= tolerance, int(Status.OPTIMAL), missed)

@@ -123,17 +123,17 @@ def solve_relaxation(
             layout=layout,
         )
     if 0 in shape:
-        return without_last(
-            _solve(
-                (*with_one_masked(data), jnp.pad(bits, ((0, 1), (0, 0)))),
-                margin,
-                tolerance,
-                None,
-                config=config,
-            ),
-            shape,
-        )
+        return _solve_empty(data, bits, margin, tolerance, config)
     return _solve((*data, bits), margin, tolerance, warm_of(initial, shape, config), config=config)
+
+
+def _solve_empty(
+    data: tuple[Array, ...], bits: Array, margin: Array, tolerance: Array, config: RelaxationConfig
+) -> L0Relaxation:
+    """`_solve` without examples or without columns: it solves with a masked one of each."""
+    padded = (*with_one_masked(data), jnp.pad(bits, ((0, 1), (0, 0))))
+    solved = _solve(padded, margin, tolerance, None, config=config)
+    return without_last(solved, data[0].shape)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "layout"))

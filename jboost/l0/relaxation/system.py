@@ -249,24 +249,7 @@ def factorise(program: WorkingSetProgram, cover: Cover, ratio: Array) -> System:
         mixed,
         whole - times_transposed(coupling, inverse[:, None] * coupling),
     )
-    of_bounds = of.extra + of.room
-    of_extra = jnp.diag(of_bounds)
-    outer += jnp.block([[of_extra, -of_extra], [-of_extra, of_extra]])
-    steepness = jnp.concatenate(
-        [
-            reduce.total(of.margins[:, None] * instance.margins**2, axis=0) + of.coefficients,
-            jnp.diagonal(whole),
-        ]
-    )
-    unit = numerics.inverse_root(steepness + jnp.tile(of_bounds, 2))
-    of_coefficients = jnp.concatenate([of.coefficients, jnp.zeros_like(of_bounds)])
-    added = of_coefficients * unit**2 + jnp.where(
-        jnp.tile(instance.is_column, 2), 30 * jnp.finfo(served.dtype).eps, 1.0
-    )
-    outer = outer - times_transposed(half_solved, half_solved)
-    top = lax.linalg.cholesky(
-        outer * unit[:, None] * unit[None, :] + jnp.diag(added), symmetrize_input=False
-    )
+    unit, top = _factorise_columns(instance, of, outer, whole, half_solved)
     return System(
         program,
         ratio,
@@ -330,6 +313,47 @@ def _of_columns(margins: Array, left: Array, mixed: Array, of_cuts: Array) -> Ar
     num_columns = margins.shape[1]
     of_cuts = jnp.concatenate([of_margins[:, num_columns:].T, of_cuts], axis=1)
     return jnp.concatenate([of_margins, of_cuts])
+
+
+def _factorise_columns(
+    instance: RelaxationInstance,
+    of: VariableParts,
+    outer: Array,
+    whole: Array,
+    half_solved: Array,
+) -> tuple[Array, Array]:
+    """The matrix of the columns after the elimination of all slacks.
+
+    Args:
+      instance: of m examples and U columns.
+      of: the ratios of dual to primal.
+      outer: [2 U, 2 U] the share of margins and cuts, without that of the cover.
+      whole: [U, U] the share of the cuts before any elimination.
+      half_solved: [k, 2 U] the sides of the cover after one triangular solve.
+
+    Returns:
+      The scaling [2 U] to a unit diagonal, and the factor [2 U, 2 U] of the scaled matrix, which is
+      slightly regularised.
+    """
+    of_bounds = of.extra + of.room
+    of_extra = jnp.diag(of_bounds)
+    outer += jnp.block([[of_extra, -of_extra], [-of_extra, of_extra]])
+    steepness = jnp.concatenate(
+        [
+            reduce.total(of.margins[:, None] * instance.margins**2, axis=0) + of.coefficients,
+            jnp.diagonal(whole),
+        ]
+    )
+    unit = numerics.inverse_root(steepness + jnp.tile(of_bounds, 2))
+    of_coefficients = jnp.concatenate([of.coefficients, jnp.zeros_like(of_bounds)])
+    added = of_coefficients * unit**2 + jnp.where(
+        jnp.tile(instance.is_column, 2), 30 * jnp.finfo(whole.dtype).eps, 1.0
+    )
+    outer = outer - times_transposed(half_solved, half_solved)
+    top = lax.linalg.cholesky(
+        outer * unit[:, None] * unit[None, :] + jnp.diag(added), symmetrize_input=False
+    )
+    return unit, top
 
 
 def _make_graph(program: WorkingSetProgram, cover: Cover, ratio: Array) -> tuple[Graph, Array]:

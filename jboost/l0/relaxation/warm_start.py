@@ -67,31 +67,33 @@ def warm_of(
     elif all_pairs.keeps_vectors(config):
         capacity = weights.shape[0]
 
-    def extended(name: str, values: Array, size: int, fill: int = 0) -> Array:
-        missing = size - values.shape[0]
-        if missing < 0:
-            raise ValueError(
-                f"initial has {values.shape[0]} {name}: expected at most {size}, the number in this"
-                " program"
-            )
-        widths = [(0, missing)] + [(0, 0)] * (values.ndim - 1)
-        return jnp.pad(values, widths, constant_values=fill)
-
     if warm.primal.slacks.shape[0] != shape[0]:
         raise ValueError(f"initial has {warm.primal.slacks.shape[0]} examples: expected {shape[0]}")
     coefficients, selected = (
-        extended("columns", part, shape[1]).astype(dtype) for part in warm.primal[:2]
+        _extended("columns", part, shape[1]).astype(dtype) for part in warm.primal[:2]
     )
     return WarmStart(
         Primal(coefficients, selected, warm.primal.slacks.astype(dtype)),
         Dual(
             warm.dual.example_weights.astype(dtype),
-            (weights if is_vector else extended("cuts", weights, capacity)).astype(dtype),
+            (weights if is_vector else _extended("cuts", weights, capacity)).astype(dtype),
         ),
-        warm.pairs if is_vector else extended("cuts", warm.pairs, capacity, -1),
+        warm.pairs if is_vector else _extended("cuts", warm.pairs, capacity, -1),
         warm.convexity.astype(dtype),
         warm.primal_weight.astype(dtype),
     )
+
+
+def _extended(name: str, values: Array, size: int, fill: int = 0) -> Array:
+    """The values, padded to this number of them. Raises ValueError if there are more."""
+    missing = size - values.shape[0]
+    if missing < 0:
+        raise ValueError(
+            f"initial has {values.shape[0]} {name}: expected at most {size}, the number in this"
+            " program"
+        )
+    widths = [(0, missing)] + [(0, 0)] * (values.ndim - 1)
+    return jnp.pad(values, widths, constant_values=fill)
 
 
 def _of_proof(solution: L0Relaxation) -> WarmStart:

@@ -315,20 +315,9 @@ def _moves(instance: VoteInstance, coefficients: Array, may_vote: Array) -> _Mov
     low = -numerics.safe_divide(coefficients, 1 - coefficients)
     by_example = instance.margins.T
 
-    def close(walk: _LineSearches, end: Array, ends: Array | bool) -> _LineSearches:
-        width = jnp.where(ends, end - walk.begin, 0.0)
-        is_best = (width > _NARROW) & (
-            (walk.errors < walk.least) | ((walk.errors == walk.least) & (width > walk.width))
-        )
-        least, width, middle = (
-            jnp.where(is_best, new, old)
-            for new, old in zip((walk.errors, width, walk.begin + width / 2), walk[2:], strict=True)
-        )
-        return _LineSearches(walk.errors, jnp.where(ends, end, walk.begin), least, width, middle)
-
     def pass_by(walk: _LineSearches, point: _Break) -> tuple[_LineSearches, None]:
         is_met = by_example[point.example] == point.own_margin
-        walk = close(walk, jnp.clip(point.step, low, 1.0), is_met)
+        walk = _close(walk, jnp.clip(point.step, low, 1.0), is_met)
         return (
             walk._replace(errors=jnp.where(is_met, walk.errors + point.change, walk.errors)),
             None,
@@ -345,7 +334,7 @@ def _moves(instance: VoteInstance, coefficients: Array, may_vote: Array) -> _Mov
         _breaks(instance, reached),
         unroll=_AT_ONCE,
     )
-    walk = close(walk, nothing + 1, True)
+    walk = _close(walk, nothing + 1, True)
     at_low = here + low[:, None] * (instance.margins - here)
     errors_at_low = jnp.sum(jnp.where(at_low < instance.margin, weights, 0.0), axis=1)
     removed = jnp.where((coefficients > 0) & (coefficients < 1), errors_at_low + rest, jnp.inf)
@@ -356,6 +345,19 @@ def _moves(instance: VoteInstance, coefficients: Array, may_vote: Array) -> _Mov
         width=jnp.where(is_removed, 1.0, walk.width),
         step=jnp.where(is_removed, low, walk.middle),
     )
+
+
+def _close(walk: _LineSearches, end: Array, ends: Array | bool) -> _LineSearches:
+    """The line searches after the interval ends at `end` [n], where `ends` [n]."""
+    width = jnp.where(ends, end - walk.begin, 0.0)
+    is_best = (width > _NARROW) & (
+        (walk.errors < walk.least) | ((walk.errors == walk.least) & (width > walk.width))
+    )
+    least, width, middle = (
+        jnp.where(is_best, new, old)
+        for new, old in zip((walk.errors, width, walk.begin + width / 2), walk[2:], strict=True)
+    )
+    return _LineSearches(walk.errors, jnp.where(ends, end, walk.begin), least, width, middle)
 
 
 def _breaks(instance: VoteInstance, reached: Array) -> _Break:
@@ -398,16 +400,7 @@ def _after_transfer(
     size = own.shape[0]
     shares, givers = lax.top_k(own, min(size, _MOST_GIVERS))
     reached = jnp.matmul(own, instance.margins, precision=lax.Precision.HIGHEST)
-    beside = jnp.concatenate(
-        [jnp.zeros_like(reached)[None, :], instance.margins[jnp.array(companions, int)]]
-    )
-    paid = jnp.concatenate(
-        [
-            jnp.zeros((1,), own.dtype),
-            jnp.where(own > 0, 0.0, instance.costs)[jnp.array(companions, int)],
-        ]
-    )
-    grows = (jnp.arange(beside.shape[0]) > 0).astype(own.dtype)
+    beside, paid, grows = _companions(instance, own, companions)
     is_companion = _among(companions, own)
 
     def losses(part: tuple[Array, Array]) -> Array:
@@ -440,6 +433,24 @@ def _after_transfer(
         .add(share * grows[companion])
     )
     return evaluate(instance, moved + towards)
+
+
+def _companions(
+    instance: VoteInstance, coefficients: Array, companions: tuple[int, ...]
+) -> tuple[Array, Array, Array]:
+    """What a transfer without a companion, and with each of them, adds: margins [1 + c, m], costs
+    [1 + c], and the number of companions, [1 + c] 0 or 1.
+    """
+    margins = jnp.concatenate(
+        [jnp.zeros_like(instance.weights)[None, :], instance.margins[jnp.array(companions, int)]]
+    )
+    costs = jnp.concatenate(
+        [
+            jnp.zeros((1,), coefficients.dtype),
+            jnp.where(coefficients > 0, 0.0, instance.costs)[jnp.array(companions, int)],
+        ]
+    )
+    return margins, costs, (jnp.arange(margins.shape[0]) > 0).astype(coefficients.dtype)
 
 
 class _LocalSearchState(NamedTuple):

@@ -84,7 +84,7 @@ def mapped_point(
 ) -> tuple[HalpernPoint, HalpernStep]:
     """T z without the duals of the cuts, and the `HalpernStep` that computes those."""
     instance, scaling = program.instance, program.scaling
-    point, factor = state.point, scaling.columns
+    point = state.point
     slope = back_product(
         program, point.margins, point.orders, Sums(*(scaling.cuts * part for part in state.sums))
     )
@@ -101,15 +101,7 @@ def mapped_point(
         ),
         scaling,
     )
-    coefficients = projection_capped_simplex(trial.coefficients, 1.0, mask=instance.is_column)
-    selected = jnp.where(instance.is_column, jnp.clip(trial.selected, 0.0, 1.0), 0.0)
-    slacks = jnp.where(program.is_real, jnp.clip(trial.slacks, 0.0, 1.0), 0.0)
-    primal = Primal(
-        *(
-            part / scale
-            for part, scale in zip((coefficients, selected, slacks), factor, strict=True)
-        )
-    )
+    primal = _projected(program, trial)
     ahead = unscaled(
         Primal(*(2 * new - old for new, old in zip(primal, point.primal, strict=True))), scaling
     )
@@ -123,6 +115,22 @@ def mapped_point(
         jnp.maximum(point.margins + rise * (least - margins), 0.0),
         jnp.maximum(point.orders - rise * orders, 0.0),
     ), move
+
+
+def _projected(program: HalpernProgram, trial: Primal) -> Primal:
+    """The scaled projection of an unscaled point onto the simplex and the boxes."""
+    is_column = program.instance.is_column
+    coefficients = projection_capped_simplex(trial.coefficients, 1.0, mask=is_column)
+    selected = jnp.where(is_column, jnp.clip(trial.selected, 0.0, 1.0), 0.0)
+    slacks = jnp.where(program.is_real, jnp.clip(trial.slacks, 0.0, 1.0), 0.0)
+    return Primal(
+        *(
+            part / scale
+            for part, scale in zip(
+                (coefficients, selected, slacks), program.scaling.columns, strict=True
+            )
+        )
+    )
 
 
 def trial_of(block: Block, pairs: Array, move: Any, by_row: Array) -> Array:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from jboost.base import loops, numerics
 from jboost.base.types import Array
-from jboost.l0.relaxation import certify, pair_blocks
+from jboost.l0.relaxation import certify
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.relaxation.halpern.iteration import (
     Best,
@@ -23,8 +23,8 @@ from jboost.l0.relaxation.halpern.iteration import (
 from jboost.l0.relaxation.halpern.program import (
     HalpernProgram,
     initial_weight,
+    make_program,
     power_iterations,
-    scale,
     sums_of,
     unscaled,
 )
@@ -145,22 +145,7 @@ def _restarted(
     """The state after a restart from T z, whose pairs are stored already; unchanged if `restarts`
     is False.
     """
-    is_known = (measured.primal_moved > 0) & (measured.dual_moved > 0)
-    excess = jnp.log(
-        jnp.where(
-            is_known,
-            state.primal_weight
-            * measured.primal_moved
-            / jnp.where(is_known, measured.dual_moved, 1.0),
-            1.0,
-        )
-    )
-    imbalance = _FADING * state.imbalance + excess
-    weight = state.primal_weight * jnp.exp(-_PROPORTIONAL * excess - _INTEGRAL * imbalance)
-    weight = jnp.clip(
-        weight, state.first_weight / _LARGEST_CHANGE, state.first_weight * _LARGEST_CHANGE
-    )
-    weight = jnp.where(is_known, weight, state.primal_weight)
+    weight, imbalance = _next_weight(state, measured)
     after = state._replace(
         point=mapped,
         sums=measured.sums,
@@ -185,6 +170,26 @@ def _restarted(
     )
 
 
+def _next_weight(state: HalpernState, measured: MeasuredStep) -> tuple[Array, Array]:
+    """The primal weight after a restart and its imbalance, by the controller of cuPDLPx."""
+    is_known = (measured.primal_moved > 0) & (measured.dual_moved > 0)
+    excess = jnp.log(
+        jnp.where(
+            is_known,
+            state.primal_weight
+            * measured.primal_moved
+            / jnp.where(is_known, measured.dual_moved, 1.0),
+            1.0,
+        )
+    )
+    imbalance = _FADING * state.imbalance + excess
+    weight = state.primal_weight * jnp.exp(-_PROPORTIONAL * excess - _INTEGRAL * imbalance)
+    weight = jnp.clip(
+        weight, state.first_weight / _LARGEST_CHANGE, state.first_weight * _LARGEST_CHANGE
+    )
+    return jnp.where(is_known, weight, state.primal_weight), imbalance
+
+
 def init(
     instance: RelaxationInstance,
     layout: PairLayout,
@@ -203,27 +208,21 @@ def init(
       pairs: [P, O, Q] v.
       primal_weight: [] 0 if unknown.
     """
-    cuts = pair_blocks.make_pairs(instance, layout)
-    scaling = scale(instance, cuts, layout)
-    program = HalpernProgram(
-        instance, cuts, scaling, jnp.arange(instance.weights.shape[0]) < instance.num_real
-    )
-    scaled = Primal(*(part / factor for part, factor in zip(primal, scaling.columns, strict=True)))
-    point = HalpernPoint(scaled, weights / scaling.margins, jnp.zeros_like(instance.costs))
-    values, anchor_values = pairs, pairs
-    zero, none = jnp.zeros((), values.dtype), jnp.zeros((), jnp.int32)
+    program = make_program(instance, layout)
+    point = _scaled(program, primal, weights)
+    zero, none = jnp.zeros((), pairs.dtype), jnp.zeros((), jnp.int32)
     infinite = zero + jnp.inf
-    best = Best(primal, infinite, jnp.zeros_like(weights), jnp.zeros_like(values), zero, -infinite)
+    best = Best(primal, infinite, jnp.zeros_like(weights), jnp.zeros_like(pairs), zero, -infinite)
     first = jnp.where(primal_weight > 0, primal_weight, initial_weight(program))
     of_columns, of_examples = (
-        numerics.spread(part.shape[0], values.dtype) for part in (scaled.selected, weights)
+        numerics.spread(part.shape[0], pairs.dtype) for part in (instance.costs, weights)
     )
     state = HalpernState(
         point=point,
-        pairs=values,
-        sums=sums_of(cuts, layout, values, weights.shape[0]),
+        pairs=pairs,
+        sums=sums_of(program.pairs, layout, pairs, weights.shape[0]),
         anchor=point,
-        anchor_pairs=anchor_values,
+        anchor_pairs=pairs,
         norm=zero,
         direction=Primal(of_columns, of_columns, of_examples),
         first_weight=first,
@@ -241,6 +240,13 @@ def init(
         marked_at=none,
     )
     return program, loops.beside(state, program)
+
+
+def _scaled(program: HalpernProgram, primal: Primal, weights: Array) -> HalpernPoint:
+    """The scaled point of these primal variables and duals w [m], without duals of mu >= lambda."""
+    scaling = program.scaling
+    scaled = Primal(*(part / factor for part, factor in zip(primal, scaling.columns, strict=True)))
+    return HalpernPoint(scaled, weights / scaling.margins, jnp.zeros_like(program.instance.costs))
 
 
 def step(

@@ -39,6 +39,17 @@ class HalpernProgram(NamedTuple):
     is_real: Array  # [m] bool
 
 
+def make_program(instance: RelaxationInstance, layout: PairLayout) -> HalpernProgram:
+    """The scaled program of an instance."""
+    cuts = pair_blocks.make_pairs(instance, layout)
+    return HalpernProgram(
+        instance,
+        cuts,
+        scale(instance, cuts, layout),
+        jnp.arange(instance.weights.shape[0]) < instance.num_real,
+    )
+
+
 def dot(one: Any, other: Any) -> Array:
     """The inner product of two pytrees."""
     parts = [

@@ -55,16 +55,7 @@ def allow(
     arithmetic.
     """
     instance, scale = program.instance, program.scaling.cuts
-    eps = float(jnp.finfo(scale.dtype).eps)
-    served = scale * sums.selected
-    limit = instance.costs * (1 - 64 * eps)
-    excesses = jnp.where(
-        served > limit, 1 - numerics.safe_divide(instance.costs, served) * (1 - 64 * eps), 0.0
-    )
-    excess = jnp.maximum(reduce.largest(excesses), 0.0)
-    powers = numerics.safe_divide(excesses, excess)
-    for _ in range(_POWER):
-        powers = powers * powers
+    excess, powers = _excesses(instance, scale * sums.selected)
     rows, columns = (
         jnp.ones((layout.num_rows,), scale.dtype),
         jnp.ones((layout.num_columns,), scale.dtype),
@@ -84,17 +75,41 @@ def allow(
         pair_blocks.spread(jnp.ravel(by_row), columns * 0, layout, weights.shape[0]),
         pair_blocks.spread(rows * 0, pair_blocks.add_up(by_column), layout, weights.shape[0]),
     ]
-    one = jnp.ones((), scale.dtype)
+    keep = _shares_kept(instance, weights, ends)
+    keep_rows, keep_columns = pair_blocks.of_ends(keep, layout)
+    return certify.cleaned(weights * keep), whole._replace(
+        keep_rows=keep_rows, keep_columns=keep_columns
+    )
+
+
+def _excesses(instance: RelaxationInstance, served: Array) -> tuple[Array, Array]:
+    """The largest excess 1 - share of a hypothesis, [], and powers of the excesses relative to it,
+    [U], if the cuts that count each hypothesis sum to `served` [U].
+    """
+    eps = float(jnp.finfo(served.dtype).eps)
+    limit = instance.costs * (1 - 64 * eps)
+    excesses = jnp.where(
+        served > limit, 1 - numerics.safe_divide(instance.costs, served) * (1 - 64 * eps), 0.0
+    )
+    excess = jnp.maximum(reduce.largest(excesses), 0.0)
+    powers = numerics.safe_divide(excesses, excess)
+    for _ in range(_POWER):
+        powers = powers * powers
+    return excess, powers
+
+
+def _shares_kept(instance: RelaxationInstance, weights: Array, ends: list[Array]) -> Array:
+    """The share [m] of w and of the pairs that each example can keep, if w is `weights` [m] and
+    its pairs sum to the two `ends` [m], by row and by column.
+    """
+    one = jnp.ones((), weights.dtype)
     _, load = brackets.bracket_dot(
         jnp.stack([weights, weights, *ends], axis=1),
         jnp.stack([one, instance.margin, one, one])[None, :],
     )
-    keep = jnp.where(
+    eps = float(jnp.finfo(weights.dtype).eps)
+    return jnp.where(
         load > instance.weights, numerics.safe_divide(instance.weights, load) * (1 - 8 * eps), 1.0
-    )
-    keep_rows, keep_columns = pair_blocks.of_ends(keep, layout)
-    return certify.cleaned(weights * keep), whole._replace(
-        keep_rows=keep_rows, keep_columns=keep_columns
     )
 
 
