@@ -62,13 +62,11 @@ def empty_history(length: int, dtype: jnp.dtype) -> History:
     return History(unused, unused, unused)
 
 
-def record(
-    history: History, index: Array, primal_residual: Array, dual_residual: Array, duality_gap: Array
-) -> History:
+def record(history: History, index: Array, info: LPInfo) -> History:
     """Writes the numbers of check `index`. Checks beyond the length are dropped."""
     if history.primal_residuals.shape[0] == 0:
         return history
-    measured = (primal_residual, dual_residual, duality_gap)
+    measured = (info.primal_residual, info.dual_residual, info.duality_gap)
     return History(
         *(
             line.at[index].set(value, mode="drop")

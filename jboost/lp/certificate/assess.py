@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jboost.base import reduce
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
+from jboost.lp.types import LPInfo
 
 # A bound is ignored if its distance from the variable x exceeds this many times 1 + |x|.
 _FAR = 100.0
@@ -25,6 +26,10 @@ class Quality(NamedTuple):
     primal_residual: Array  # []
     dual_residual: Array  # []
     duality_gap: Array  # []
+
+    def info(self, num_iterations: Array) -> LPInfo:
+        """The numbers of a check after this many iterations."""
+        return LPInfo(num_iterations, self.primal_residual, self.dual_residual, self.duality_gap)
 
     @property
     def error(self) -> Array:

@@ -15,7 +15,7 @@ from jax import lax
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.lp.certificate import certify, repair, repair_dual
-from jboost.lp.certificate.assess import assess, dual_side, primal_side
+from jboost.lp.certificate.assess import Quality, assess, dual_side, primal_side
 from jboost.lp.certificate.snap import snap, snap_ray
 from jboost.lp.problem import LinearProgram
 from jboost.lp.types import History, LPSolution, ProofConfig
@@ -41,28 +41,17 @@ def conclude(
     move is rejected if it more than doubles the error, as it may with a large objective. Both moves
     are rejected if together they multiply the error by more than four.
     """
-    is_infeasible, is_unbounded = (
-        status == int(Status.PRIMAL_INFEASIBLE),
-        status == int(Status.DUAL_INFEASIBLE),
-    )
-    inside = certify.within_bounds(problem, primal)
-    within = jnp.where(is_unbounded, primal, inside)
-    repaired = repair.repair(problem, within, max_rows=proof.max_repaired_rows)
+    is_infeasible = status == int(Status.PRIMAL_INFEASIBLE)
+    is_unbounded = status == int(Status.DUAL_INFEASIBLE)
+    points, attained = _primal_candidates(problem, primal, is_unbounded, proof)
     dual_points, proven = _dual_candidates(problem, tight, dual, is_infeasible, proof)
-    points = jnp.stack([within, jnp.where(is_unbounded, inside, repaired.primal)])
-    primals = jax.vmap(functools.partial(primal_side, problem))(points)
-    duals = jax.vmap(functools.partial(dual_side, problem))(dual_points)
-    qualities = jax.vmap(lambda one: jax.vmap(functools.partial(assess, problem, one))(duals))(
-        primals
-    )
-    takes_repaired, takes_other = lax.optimization_barrier(
-        _choose(qualities.error, dual.shape[0], ~is_unbounded)
-    )
+    qualities = _assess_all(problem, points, dual_points)
+    takes_repaired, takes_other = _choose(qualities.error, dual.shape[0], ~is_unbounded)
     which_dual = takes_other.astype(jnp.int32)
     lower = proven[which_dual]
     # The solver's status is wrong if the proof contradicts it: a feasible point exists, or the
     # objective is bounded. In the second case the primal is returned as a point, not as a ray.
-    is_feasible = is_infeasible & jnp.isfinite(repaired.upper_bound)
+    is_feasible = is_infeasible & jnp.isfinite(attained)
     is_bounded = is_unbounded & jnp.isfinite(lower)
     which = (takes_repaired | is_bounded).astype(jnp.int32)
     quality = jax.tree.map(lambda leaf: leaf[which, which_dual], qualities)
@@ -73,18 +62,28 @@ def conclude(
     return LPSolution(
         primal=points[which],
         dual=dual_points[which_dual],
-        reduced_costs=quality.reduced_costs,
-        primal_objective=quality.primal_objective,
-        dual_objective=quality.dual_objective,
+        **quality._asdict(),
         lower_bound=jnp.where(is_invalid, -jnp.inf, lower),
-        upper_bound=jnp.where(is_invalid | is_unbounded, jnp.inf, repaired.upper_bound),
-        primal_residual=quality.primal_residual,
-        dual_residual=quality.dual_residual,
-        duality_gap=quality.duality_gap,
+        upper_bound=jnp.where(is_invalid | is_unbounded, jnp.inf, attained),
         num_iterations=num_iterations,
         history=history,
         status=status,
     )
+
+
+def _primal_candidates(
+    problem: LinearProgram, primal: Array, is_unbounded: Array, proof: ProofConfig
+) -> tuple[Array, Array]:
+    """The primal of the solver within its bounds, and moved onto the rows that it violates, [2, n];
+    and the upper bound that the second one attains.
+
+    For an unbounded program they are the ray of the solver, and the same vector within the bounds.
+    """
+    inside = certify.within_bounds(problem, primal)
+    within = jnp.where(is_unbounded, primal, inside)
+    repaired = repair.repair(problem, within, max_rows=proof.max_repaired_rows)
+    points = jnp.stack([within, jnp.where(is_unbounded, inside, repaired.primal)])
+    return points, repaired.upper_bound
 
 
 def _dual_candidates(
@@ -121,6 +120,13 @@ def _dual_candidates(
     return duals[chosen], lower[chosen]
 
 
+def _assess_all(problem: LinearProgram, points: Array, dual_points: Array) -> Quality:
+    """The residuals and gaps of each primal [2, n] with each dual [2, m], with axes [2, 2]."""
+    primals = jax.vmap(functools.partial(primal_side, problem))(points)
+    duals = jax.vmap(functools.partial(dual_side, problem))(dual_points)
+    return jax.vmap(lambda one: jax.vmap(functools.partial(assess, problem, one))(duals))(primals)
+
+
 def _choose(error: Array, num_rows: int, is_allowed: Array) -> tuple[Array, Array]:
     """Whether to take the second primal, and whether to take the second dual.
 
@@ -139,4 +145,7 @@ def _choose(error: Array, num_rows: int, is_allowed: Array) -> tuple[Array, Arra
         jnp.where(takes_dual, error[0, 1], error[0, 0]),
     )
     are_sound = of_both <= 2 * most
-    return takes_primal & are_sound, takes_dual & are_sound
+    chosen: tuple[Array, Array] = lax.optimization_barrier(
+        (takes_primal & are_sound, takes_dual & are_sound)
+    )
+    return chosen

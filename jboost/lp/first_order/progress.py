@@ -37,9 +37,7 @@ def check_progress(
         state, ray, find_rays(scaled, state.tight, ray, images), worst, tolerance, config
     )
     index = (state.num_iterations - 1) // config.iterations_per_check
-    history = record(
-        state.history, index, info.primal_residual, info.dual_residual, info.duality_gap
-    )
+    history = record(state.history, index, info)
     cross = reduce.total(error.dual * images.error)
     return maybe_restart(assessed._replace(history=history), distances, cross, size), info
 
@@ -76,18 +74,10 @@ def _assess(
             ),
             lambda: (row_sizes, column_sizes),
         )
-        primal, dual = (
-            assess.AssessedPoint(latest.primal, images.primal, of_rows),
-            assess.AssessedPoint(latest.dual, images.dual, of_columns),
-        )
+        primal = assess.AssessedPoint(latest.primal, images.primal, of_rows)
+        dual = assess.AssessedPoint(latest.dual, images.dual, of_columns)
         quality = assess.assess(problem, primal, dual)
-        info = LPInfo(
-            state.num_iterations,
-            quality.primal_residual,
-            quality.dual_residual,
-            quality.duality_gap,
-        )
-        return number + 1, info, quality.error
+        return number + 1, quality.info(state.num_iterations), quality.error
 
     def unfinished(carry: tuple[Array, LPInfo, Array]) -> Array:
         number, _, error = carry

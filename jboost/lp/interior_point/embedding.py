@@ -195,26 +195,8 @@ class EmbeddingScaling(NamedTuple):
 def scale(
     matrix: Array, problem: LinearProgram, rounds: int
 ) -> tuple[Array, LinearProgram, EmbeddingScaling]:
-    """Ruiz's equilibration of the dense matrix: in each round, rows and columns are divided by the
-    square root of their largest entry.
-
-    Rows without a finite bound and fixed variables are ignored.
-    """
-    counts = ~bounds_nothing(problem)[:, None] & (problem.lower < problem.upper)[None, :]
-    sizes = jnp.where(counts, jnp.abs(matrix), 0.0)
-
-    def halve(_: Array, scales: tuple[Array, Array]) -> tuple[Array, Array]:
-        row, column = scales
-        now = row[:, None] * sizes * column[None, :]
-        largest = [jnp.maximum(reduce.largest(now, axis=axis), 0.0) for axis in (1, 0)]
-        column = column * numerics.inverse_root(largest[1])
-        return row * numerics.inverse_root(largest[0]), jnp.clip(
-            column, 1 / _LARGEST_SCALE, _LARGEST_SCALE
-        )
-
-    row, column = loops.fori_loop(
-        0, rounds, halve, (jnp.ones_like(problem.row_lower), jnp.ones_like(problem.objective))
-    )
+    """The matrix and the program scaled so that entries, objective and bounds are of size 1."""
+    row, column = _equilibrate(matrix, problem, rounds)
     objective, lower, upper = (
         problem.objective * column,
         problem.lower / column,
@@ -241,6 +223,29 @@ def scale(
         row[:, None] * matrix * column[None, :],
         scaled,
         EmbeddingScaling(row, column, unit, bound),
+    )
+
+
+def _equilibrate(matrix: Array, problem: LinearProgram, rounds: int) -> tuple[Array, Array]:
+    """Ruiz's equilibration of the dense matrix: in each round, rows and columns are divided by the
+    square root of their largest entry. Returns the scales of the rows [m] and of the columns [n].
+
+    Rows without a finite bound and fixed variables are ignored.
+    """
+    counts = ~bounds_nothing(problem)[:, None] & (problem.lower < problem.upper)[None, :]
+    sizes = jnp.where(counts, jnp.abs(matrix), 0.0)
+
+    def halve(_: Array, scales: tuple[Array, Array]) -> tuple[Array, Array]:
+        row, column = scales
+        now = row[:, None] * sizes * column[None, :]
+        largest = [jnp.maximum(reduce.largest(now, axis=axis), 0.0) for axis in (1, 0)]
+        column = column * numerics.inverse_root(largest[1])
+        return row * numerics.inverse_root(largest[0]), jnp.clip(
+            column, 1 / _LARGEST_SCALE, _LARGEST_SCALE
+        )
+
+    return loops.fori_loop(
+        0, rounds, halve, (jnp.ones_like(problem.row_lower), jnp.ones_like(problem.objective))
     )
 
 

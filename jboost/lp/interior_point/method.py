@@ -272,15 +272,48 @@ def _step(
     )
     image = embedding.images(program, point)
     quality = _measure(run, point, state.has_ray)
-    info = LPInfo(
-        state.num_iterations + 1,
-        quality.primal_residual,
-        quality.dual_residual,
-        quality.duality_gap,
-    )
-    # otherwise the ray is a rounding error
-    error, was_close = quality.error, state.best_error < 10 * tolerance
+    info, error = quality.info(state.num_iterations + 1), quality.error
     rays = _find_ray(program, run.stops, point, image, assess.ray_tolerance(error.dtype))
+    outcome = _outcome(state, rays, error, length, tolerance)
+    next_point, next_image = loops.cond(
+        outcome.falls, lambda: (run.first.point, run.first.image), lambda: (point, image)
+    )
+    # the tau of a ray is close to 0
+    tau = jnp.where(outcome.is_infeasible | outcome.falls, 1.0, point.scale)
+    best, best_error = loops.cond(
+        outcome.is_best,
+        lambda: (_unscaled(run, point, tau), error),
+        lambda: (state.best, state.best_error),
+    )
+    return state._replace(
+        point=next_point,
+        image=next_image,
+        best=best,
+        best_error=best_error,
+        num_iterations=info.num_iterations,
+        num_stalled=outcome.num_stalled,
+        has_ray=state.has_ray | outcome.falls,
+        history=record(state.history, state.num_iterations, info),
+        status=outcome.status,
+    ), info
+
+
+class _Outcome(NamedTuple):
+    """What an iterate proves, and whether the iterations make progress."""
+
+    is_infeasible: Array  # [] bool, whether it is a ray that proves the program infeasible
+    falls: Array  # [] bool, whether it is the first ray along which the objective decreases
+    is_best: Array  # [] bool, whether it replaces the best point
+    num_stalled: Array  # [] int32
+    status: Array  # [] int32
+
+
+def _outcome(
+    state: InteriorPointState, rays: _Rays, error: Array, length: Array, tolerance: Array
+) -> _Outcome:
+    """The outcome of a step of this length [] from `state`."""
+    # a ray near a solution is a rounding error
+    was_close = state.best_error < 10 * tolerance
     is_infeasible = rays.refutes & ~was_close
     falls = rays.falls & ~was_close & ~is_infeasible & ~state.has_ray
     is_worse = was_close & (error >= state.best_error)
@@ -289,36 +322,14 @@ def _step(
     is_solved = (
         jnp.where(is_sound, error <= tolerance, state.best_error <= _NEARLY * tolerance) & ~falls
     )
-    takes = jnp.where(
+    is_best = jnp.where(
         state.has_ray,
         is_infeasible,
         is_infeasible | falls | (is_sound & (error < state.best_error)),
     )
-    falls, takes = lax.optimization_barrier((falls, takes))
-    next_point, next_image = loops.cond(
-        falls, lambda: (run.first.point, run.first.image), lambda: (point, image)
-    )
-    tau = jnp.where(is_infeasible | falls, 1.0, point.scale)  # the tau of a ray is close to 0
-    best, best_error = loops.cond(
-        takes, lambda: (_unscaled(run, point, tau), error), lambda: (state.best, state.best_error)
-    )
-    return state._replace(
-        point=next_point,
-        image=next_image,
-        best=best,
-        best_error=best_error,
-        num_iterations=info.num_iterations,
-        num_stalled=num_stalled,
-        has_ray=state.has_ray | falls,
-        history=record(
-            state.history,
-            state.num_iterations,
-            info.primal_residual,
-            info.dual_residual,
-            info.duality_gap,
-        ),
-        status=_status_of(state.has_ray, is_sound | falls, is_infeasible, is_solved),
-    ), info
+    falls, is_best = lax.optimization_barrier((falls, is_best))
+    status = _status_of(state.has_ray, is_sound | falls, is_infeasible, is_solved)
+    return _Outcome(is_infeasible, falls, is_best, num_stalled, status)
 
 
 def _status_of(has_ray: Array, is_sound: Array, is_infeasible: Array, is_solved: Array) -> Array:

@@ -309,12 +309,7 @@ def _pivot(run: _BoxPivots, goal: Array) -> _BoxPivots:
     changes if the method stops.
     """
     choice, entries = _choose(run), run.table.entries
-    ends = (
-        choice.is_inside
-        | (choice.values[-1] >= goal)
-        | (choice.length == jnp.inf)
-        | (choice.slope > 0)
-    )
+    ends = _ends(choice, goal)
     row = entries[choice.row]
     is_candidate = (choice.lengths == choice.length) & (choice.length < jnp.inf)
     slot, _ = numerics.first_greatest(jnp.where(is_candidate, jnp.abs(row), -1.0))
@@ -347,6 +342,18 @@ def _pivot(run: _BoxPivots, goal: Array) -> _BoxPivots:
         basic_bounds,
         ends,
         run.num_pivots + one,
+    )
+
+
+def _ends(choice: _Choice, goal: Array) -> Array:
+    """Whether the method stops before this pivot, [] bool: at the optimum, at the goal, or because
+    a row cannot be met.
+    """
+    return (
+        choice.is_inside
+        | (choice.values[-1] >= goal)
+        | (choice.length == jnp.inf)
+        | (choice.slope > 0)
     )
 
 

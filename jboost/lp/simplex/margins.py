@@ -124,33 +124,9 @@ def solve(
     """
     dtype, (num_votes, num_examples) = columns.dtype, columns.shape
     program = make_program(columns, is_used, caps, tolerance)
-    pivot = functools.partial(_pivot, program.flat)
 
     def unfinished(run: _MarginPivots) -> Array:
         return ~run.is_settled & (run.num_iterations + config.at_once <= config.max_iterations)
-
-    def work(run: _MarginPivots) -> _MarginPivots:
-        start, is_vertex = make_table(program, run.basis)
-        # no pivots from a basis that is about to be replaced
-        start = start._replace(has_moved=is_vertex)
-        table = loops.while_loop(
-            lambda now: now.has_moved & (now.num_pivots < run.at_once), pivot, start
-        )
-        new, numbers = basis_of(table), _vertex(table)
-        gap = _gap(program, table, numbers)
-        stalls = ~table.has_moved & ~(gap < _LEAST_GAIN * run.gap)
-        after = run._replace(
-            basis=new,
-            sound=run.basis,
-            gap=jnp.where(gap < run.gap, gap, run.gap),
-            best=loops.cond(gap < run.gap, lambda: (numbers, new), lambda: run.best),
-            num_iterations=run.num_iterations + table.num_pivots,
-            is_tried=jnp.ones((), bool),
-            has_stalled=stalls,
-            # a table that has made pivots may be wrong; the next one starts from its basis
-            is_settled=(gap <= tolerance) | (stalls & (run.has_stalled | (table.num_pivots == 0))),
-        )
-        return loops.cond(is_vertex, lambda: after, lambda: _back(run))
 
     first = first_basis(program)
     nowhere, no = jnp.zeros((num_votes + num_examples,), dtype), jnp.zeros((), bool)
@@ -165,11 +141,38 @@ def solve(
         has_stalled=no,
         is_settled=no,
     )
-    last = loops.while_loop(unfinished, work, start)
+    last = loops.while_loop(unfinished, functools.partial(_advance, program, tolerance), start)
     numbers, basis = last.best
     return MarginSolution(
         jnp.maximum(numbers[:num_votes], 0.0), numbers[num_votes:], basis, last.num_iterations
     )
+
+
+def _advance(program: MarginProgram, tolerance: Array, run: _MarginPivots) -> _MarginPivots:
+    """The run after the pivots from one table, which is computed from its basis."""
+    start, is_vertex = make_table(program, run.basis)
+    # no pivots from a basis that is about to be replaced
+    start = start._replace(has_moved=is_vertex)
+    table = loops.while_loop(
+        lambda now: now.has_moved & (now.num_pivots < run.at_once),
+        functools.partial(_pivot, program.flat),
+        start,
+    )
+    new, numbers = basis_of(table), _vertex(table)
+    gap = _gap(program, table, numbers)
+    stalls = ~table.has_moved & ~(gap < _LEAST_GAIN * run.gap)
+    after = run._replace(
+        basis=new,
+        sound=run.basis,
+        gap=jnp.where(gap < run.gap, gap, run.gap),
+        best=loops.cond(gap < run.gap, lambda: (numbers, new), lambda: run.best),
+        num_iterations=run.num_iterations + table.num_pivots,
+        is_tried=jnp.ones((), bool),
+        has_stalled=stalls,
+        # a table that has made pivots may be wrong; the next one starts from its basis
+        is_settled=(gap <= tolerance) | (stalls & (run.has_stalled | (table.num_pivots == 0))),
+    )
+    return loops.cond(is_vertex, lambda: after, lambda: _back(run))
 
 
 def _back(run: _MarginPivots) -> _MarginPivots:
@@ -210,15 +213,8 @@ def _pivot(flat: Array, table: MarginTable) -> MarginTable:
         jnp.where(is_slot[:, None], 0.0, entries) + ratios[:, None] * row[None, :],
     )
 
-    enters, leaves = (
-        jnp.arange(table.places.shape[0]) == jnp.where(moves, at, -1)
-        for at in (slot, num_slots + basic)
-    )
-    cap, passed = table.sides[slot], jnp.pad(lengths < length, (num_slots, 1)) & moves
-    sides = jnp.where(
-        leaves, jnp.where(rises, cap, -cap), jnp.where(passed, -table.sides, table.sides)
-    )
-    sides = jnp.where(enters, -jnp.abs(table.sides[num_slots + basic]), sides)
+    passed = jnp.pad(lengths < length, (num_slots, 1)) & moves
+    places, sides = _exchanged(table, slot, basic, moves, rises, passed)
     slopes, alike = (
         times(entries, jnp.maximum(sides[num_slots:], 0.0)),
         times(entries, jnp.where(is_basic, 0.0, row)),
@@ -229,17 +225,41 @@ def _pivot(flat: Array, table: MarginTable) -> MarginTable:
     goes_on = moves | (table.num_pivots < 0)
     return MarginTable(
         entries,
-        jnp.where(
-            enters,
-            table.places[num_slots + basic],
-            jnp.where(leaves, table.places[slot], table.places),
-        ),
+        places,
         sides,
         jnp.maximum(norms, 1 + ratios**2),
         slopes,
         goes_on,
         table.num_pivots + goes_on.astype(jnp.int32),
     )
+
+
+def _exchanged(
+    table: MarginTable, slot: Array, basic: Array, moves: Array, rises: Array, passed: Array
+) -> tuple[Array, Array]:
+    """The places and the sides after the exchange of a slot and a basic form.
+
+    Args:
+      table: before the pivot.
+      slot: [] int32 the slot that becomes basic.
+      basic: [] int32 the basic form that becomes a slot.
+      moves: [] bool, False if nothing is exchanged.
+      rises: [] bool, whether the slot moves upwards.
+      passed: [n + m] bool, by position: the forms that change sign.
+    """
+    other = table.slopes.shape[0] + basic
+    enters, leaves = (
+        jnp.arange(table.places.shape[0]) == jnp.where(moves, at, -1) for at in (slot, other)
+    )
+    cap = table.sides[slot]
+    sides = jnp.where(
+        leaves, jnp.where(rises, cap, -cap), jnp.where(passed, -table.sides, table.sides)
+    )
+    sides = jnp.where(enters, -jnp.abs(table.sides[other]), sides)
+    places = jnp.where(
+        enters, table.places[other], jnp.where(leaves, table.places[slot], table.places)
+    )
+    return places, sides
 
 
 def _gains(slopes: Array, sides: Array) -> tuple[Array, Array]:
