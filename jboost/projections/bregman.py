@@ -233,36 +233,15 @@ def _project(dual_point: Array, cap: Array, mask: Array, mirror: MirrorMap) -> A
     largest = reduce.largest(lax.stop_gradient(values))
     caps = jnp.where(is_kept, broadcast(caps, values.shape[0]), 0.0)
 
-    def weigh(mirror: MirrorMap, values: Array, caps: Array, level: Array) -> Array:
-        raw = mirror.inverse(jnp.where(is_kept, values - level, 0.0))
-        return jnp.where(is_kept, jnp.where(raw < caps, jnp.where(raw > 0, raw, 0.0), caps), 0.0)
-
-    def search(nu: _Nu) -> _Nu:
-        origin = nu.origin + nu.level
-        fixed, above = lax.stop_gradient((mirror, values, caps)), largest - origin
-        shifted = (fixed[0], fixed[1] - origin, fixed[2])
-        level = _find_level(
-            lambda level: weigh(*shifted, level), above, fixed[0], is_kept, values.dtype
-        )
-        helps = (nu.num_searches == 0) | (jnp.abs(level) < _SMALLER * jnp.abs(nu.level))
-        return _Nu(origin, level, nu.num_searches + 1, helps)
-
-    # Each search measures the dual points from the last nu, so that differences are exact.
-    nothing, none = jnp.zeros_like(largest), jnp.zeros((), jnp.int32)
-    nu, _ = loops.bounded_loop(
-        search,
-        lambda nu: nu.helps,
-        _Nu(largest, nothing, none, none == 0),
-        max_checks=_MOST_SEARCHES,
-    )
+    nu = _find_nu(mirror, values, caps, is_kept, largest)
     duals = values - nu.origin
     neutral = lax.stop_gradient(mirror.gradient(jnp.full_like(values, 0.5)))
 
     def differentiable(level: Array) -> Array:
-        """`weigh`, where only free entries use the inverse: that of an entry above its cap may be
+        """`_weigh`, where only free entries use the inverse: that of an entry above its cap may be
         inf, and so is its derivative, which reverse mode would multiply by 0.
         """
-        fixed = lax.stop_gradient(weigh(*lax.stop_gradient((mirror, duals, caps, level))))
+        fixed = lax.stop_gradient(_weigh(*lax.stop_gradient((mirror, duals, caps, level)), is_kept))
         is_free = (fixed > 0) & (fixed < caps)
         free = mirror.inverse(jnp.where(is_free, duals - level, neutral))
         return jnp.where(is_free, free, jnp.where(fixed > 0, caps, 0.0))
@@ -277,6 +256,38 @@ def _project(dual_point: Array, cap: Array, mask: Array, mirror: MirrorMap) -> A
     is_found = (missing <= jnp.finfo(values.dtype).eps ** 0.5) | ~is_kept.any() | (left_by_all > 0)
     known: Array = derivatives.where(is_found, answer)  # type: ignore[assignment]
     return known.astype(dual_point.dtype)
+
+
+def _find_nu(mirror: MirrorMap, values: Array, caps: Array, is_kept: Array, largest: Array) -> _Nu:
+    """The nu at which the weights [m] sum to 1, for dual points `values` [m] of which one is
+    `largest` [].
+    """
+
+    def search(nu: _Nu) -> _Nu:
+        origin = nu.origin + nu.level
+        fixed, above = lax.stop_gradient((mirror, values, caps)), largest - origin
+        shifted = (fixed[0], fixed[1] - origin, fixed[2])
+        level = _find_level(
+            lambda level: _weigh(*shifted, level, is_kept), above, fixed[0], is_kept, values.dtype
+        )
+        helps = (nu.num_searches == 0) | (jnp.abs(level) < _SMALLER * jnp.abs(nu.level))
+        return _Nu(origin, level, nu.num_searches + 1, helps)
+
+    # Each search measures the dual points from the last nu, so that differences are exact.
+    nothing, none = jnp.zeros_like(largest), jnp.zeros((), jnp.int32)
+    nu, _ = loops.bounded_loop(
+        search,
+        lambda nu: nu.helps,
+        _Nu(largest, nothing, none, none == 0),
+        max_checks=_MOST_SEARCHES,
+    )
+    return nu
+
+
+def _weigh(mirror: MirrorMap, values: Array, caps: Array, level: Array, is_kept: Array) -> Array:
+    """The weights [m] at nu = `level` []."""
+    raw = mirror.inverse(jnp.where(is_kept, values - level, 0.0))
+    return jnp.where(is_kept, jnp.where(raw < caps, jnp.where(raw > 0, raw, 0.0), caps), 0.0)
 
 
 def _of_sum_one(weights: Array, caps: Array) -> Array:

@@ -169,32 +169,44 @@ def _search_theta(
         excess = total - 1
         is_low = excess >= 0
         is_root = jnp.abs(excess) <= rounding * (x.shape[0] ** 0.5 + num_free * jnp.abs(candidates))
-        root = candidates + numerics.safe_divide(excess, num_free)
-        merit = jnp.where((num_free == 0) & ~is_root, jnp.inf, jnp.abs(excess))
         low = jnp.maximum(now.low, jnp.max(jnp.where(is_low, candidates, -jnp.inf)))
         high = jnp.minimum(now.high, jnp.min(jnp.where(is_low, jnp.inf, candidates)))
-        best = jnp.min(merit)
-        newton = jnp.where(
-            best < jnp.inf,
-            jnp.clip(jnp.max(jnp.where(merit == best, root, -jnp.inf)), low, high),
-            high,
-        )
         return _pack_interval(
-            jnp.where(is_root[0], root[0], newton),
+            _next_theta(candidates, excess, num_free, is_root, low, high),
             low,
             high,
             jnp.minimum(now.excess_low, jnp.min(jnp.where(is_low, excess, jnp.inf))),
             jnp.maximum(now.excess_high, jnp.max(jnp.where(is_low, -jnp.inf, excess))),
-            ~is_root[0] & (high - low > shortest(low, high)),
+            ~is_root[0] & (high - low > _shortest(low, high, eps)),
         )
-
-    def shortest(low: Array, high: Array) -> Array:
-        """The length of an interval that is short enough: the entries are at most 1."""
-        size = jnp.maximum(jnp.abs(low), jnp.abs(high))
-        return 2 * jnp.maximum(eps * jnp.minimum(size, 1.0), _ROUNDING * size)
 
     low, high = (lowest.astype(WIDE) - origin) - 1, largest.astype(WIDE) - origin
     start = _pack_interval(high, low, high, -left_by_all, -jnp.ones((), WIDE), is_wanted)
     return _Interval(
         *loops.while_loop(lambda state: _Interval(*state).goes_on > 0, step, start)
     ).newton
+
+
+def _next_theta(
+    candidates: Array, excess: Array, num_free: Array, is_root: Array, low: Array, high: Array
+) -> Array:
+    """The first candidate after a step of Newton's method if it is a root, []. Otherwise that of
+    the candidates of least excess, within the interval.
+    """
+    root = candidates + numerics.safe_divide(excess, num_free)
+    merit = jnp.where((num_free == 0) & ~is_root, jnp.inf, jnp.abs(excess))
+    best = jnp.min(merit)
+    newton = jnp.where(
+        best < jnp.inf,
+        jnp.clip(jnp.max(jnp.where(merit == best, root, -jnp.inf)), low, high),
+        high,
+    )
+    return jnp.where(is_root[0], root[0], newton)
+
+
+def _shortest(low: Array, high: Array, eps: float) -> Array:
+    """The length of an interval that is short enough for entries, which are at most 1, with this
+    rounding unit.
+    """
+    size = jnp.maximum(jnp.abs(low), jnp.abs(high))
+    return 2 * jnp.maximum(eps * jnp.minimum(size, 1.0), _ROUNDING * size)

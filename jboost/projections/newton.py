@@ -89,10 +89,7 @@ def _search_cut(
             axis_name=axis_name,
         )
         left = remainder_of(caps, counted).astype(logs.dtype)
-        factor = jnp.maximum(left, 0) / jnp.maximum(weight, underflow)
-        distance = jnp.log(factor).astype(cuts.dtype)
-        implied = cuts - (distance - ROUNDINGS * eps * jnp.maximum(jnp.abs(distance), 1))
-        implied = jnp.where(weight < left, jnp.minimum(implied, cuts), implied)
+        implied = _implied(cuts, weight, left, underflow, eps)
         # The barrier keeps XLA from computing these again in each reduction below.
         implied, is_above, is_full = lax.optimization_barrier((implied, weight >= left, left <= 0))
 
@@ -104,8 +101,22 @@ def _search_cut(
         goes_on = ~is_full[0] & ~is_there & has_moved & (now.cut > lowest.astype(WIDE))
         return jnp.stack(_Cut(cut, 0.5 * low + 0.5 * cut, low, goes_on.astype(WIDE), now.cut))
 
-    start, low = largest.astype(WIDE) + math.log(size), lowest.astype(WIDE)
-    middle = 0.5 * low + 0.5 * start if guess is None else guess.astype(WIDE)
-    zero = jnp.zeros((), WIDE)
-    first = jnp.stack(_Cut(start, middle, low, zero + 1, zero))
+    first = _first_cut(lowest.astype(WIDE), largest.astype(WIDE) + math.log(size), guess)
     return _Cut(*loops.while_loop(lambda state: _Cut(*state).goes_on > 0, step, first))
+
+
+def _implied(cuts: Array, weight: Array, left: Array, underflow: float, eps: float) -> Array:
+    """The upper bounds of the threshold that the entries capped at each cut imply. `weight` is the
+    sum of the other entries relative to the cut, and `left` is what the caps leave for them.
+    """
+    factor = jnp.maximum(left, 0) / jnp.maximum(weight, underflow)
+    distance = jnp.log(factor).astype(cuts.dtype)
+    implied = cuts - (distance - ROUNDINGS * eps * jnp.maximum(jnp.abs(distance), 1))
+    return jnp.where(weight < left, jnp.minimum(implied, cuts), implied)
+
+
+def _first_cut(low: Array, high: Array, guess: Array | None) -> Array:
+    """The search before the first step, between two bounds of the threshold."""
+    middle = 0.5 * low + 0.5 * high if guess is None else guess.astype(WIDE)
+    zero = jnp.zeros((), WIDE)
+    return jnp.stack(_Cut(high, middle, low, zero + 1, zero))

@@ -38,17 +38,7 @@ def find_by_sort(logs: Array, caps: Array) -> CappedSet:
     blocks, caps_of_blocks = (
         each[:-1].reshape(num_blocks, length) for each in (ordered, sorted_caps)
     )
-    firsts = blocks[:, 0]
-    within, num_kept = reduce.totals(
-        caps_of_blocks * _decay(blocks, firsts[:, None]), (blocks != -jnp.inf).astype(blocks.dtype)
-    )
-    weights = within + _sums_behind(firsts, within)
-    is_free = (weights * nearly_one >= left[:-1:length]) | (firsts == -jnp.inf)
-    after, num_kept = reduce.several(
-        (reduce.LEAST, jnp.where(is_free, lax.iota(jnp.int32, num_blocks), num_blocks)),
-        (reduce.SUM, num_kept.astype(jnp.int32)),
-    )
-    block = jnp.maximum(after - 1, 0)
+    weights, block, num_kept = _find_block(blocks, caps_of_blocks, left[:-1:length], nearly_one)
     left_by_all = numerics.in_64_bits(
         lambda cap, count: remainder_of(cap, count.astype(WIDE)).astype(cap.dtype)
     )(caps, num_kept)
@@ -67,6 +57,34 @@ def find_by_sort(logs: Array, caps: Array) -> CappedSet:
     if caps.ndim:  # keys are rounded more than log weights are
         return numerics.in_64_bits(find_by_newton)(logs, caps, block_keys[position])
     return CappedSet(logs > block_keys[position], left_by_all, ordered[0])
+
+
+def _find_block(
+    blocks: Array, caps: Array, left: Array, nearly_one: float
+) -> tuple[Array, Array, Array]:
+    """The first stage: the block that holds the first free entry.
+
+    Args:
+      blocks: [b, n] the keys in descending order.
+      caps: [b, n] in the order of the keys.
+      left: [b] what the caps before each block leave.
+      nearly_one: a factor below this one counts as 1.
+
+    Returns:
+      The weights [b] of each block and all blocks behind it, relative to its first entry; the
+      index [] of the block; and the number [] of keys above -inf.
+    """
+    num_blocks, firsts = blocks.shape[0], blocks[:, 0]
+    within, num_kept = reduce.totals(
+        caps * _decay(blocks, firsts[:, None]), (blocks != -jnp.inf).astype(blocks.dtype)
+    )
+    weights = within + _sums_behind(firsts, within)
+    is_free = (weights * nearly_one >= left) | (firsts == -jnp.inf)
+    after, num_kept = reduce.several(
+        (reduce.LEAST, jnp.where(is_free, lax.iota(jnp.int32, num_blocks), num_blocks)),
+        (reduce.SUM, num_kept.astype(jnp.int32)),
+    )
+    return weights, jnp.maximum(after - 1, 0), num_kept
 
 
 def _decay(later: Array, earlier: Array) -> Array:

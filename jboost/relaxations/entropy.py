@@ -86,11 +86,8 @@ class BinaryEntropy(OnCurves):
         least, above = lifted(margins, prior)
         threshold = least + slope * coins.level_of(above / slope, jnp.ones_like(slope), nu, prior)
 
-        def odds(relaxation: BinaryEntropy, threshold: Array, margins: Array) -> Array:
-            return (threshold - margins) / (relaxation.nu * relaxation.scale)
-
         def rounded_odds(relaxation: BinaryEntropy, threshold: Array, margins: Array) -> Array:
-            return odds(relaxation, threshold, margins).astype(dtype)
+            return _odds(relaxation, threshold, margins).astype(dtype)
 
         def bound(
             relaxation: BinaryEntropy,
@@ -101,7 +98,7 @@ class BinaryEntropy(OnCurves):
             rest: Array,
             errors: Array,
         ) -> Array:
-            places = odds(relaxation, threshold, margins)
+            places = _odds(relaxation, threshold, margins)
             linear = jnp.where(is_near, 0.5 * places, jnp.maximum(places, 0.0))
             prior, losses = bounds.true_shares(prior), linear + rest
             mean = numerics.precise_sum(prior * losses)
@@ -196,6 +193,11 @@ def _missing_entropy(bias: Array, less: Array) -> Array:
     less = jnp.clip(less, jnp.finfo(less.dtype).tiny, 0.5)
     far = _LOG_TWO + less * jnp.log(less) + (1 - less) * jnp.log1p(-less)
     return jnp.where(jnp.abs(bias) <= 0.5, near, far)
+
+
+def _odds(relaxation: BinaryEntropy, threshold: Array, margins: Array) -> Array:
+    """The arguments [m] of the log-losses of threshold - margins."""
+    return (threshold - margins) / (relaxation.nu * relaxation.scale)
 
 
 def _log_loss(odds: Array) -> Array:

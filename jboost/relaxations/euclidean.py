@@ -99,17 +99,9 @@ class EuclideanBall(OnCurves, Constraint):
             other_guess: Array,
         ) -> Array:
             least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
-            threshold = least + reach
-            shortfall = threshold - least
-            total = bounds.shortfall_sum_up(threshold, margins, bounds.true_shares(prior), 2) * (
-                1 + bounds.share_rounding(prior, dtype)
-            )
-            allowed = relaxation.square(prior) * (1 + 4 * bounds.UNIT)
-            loss = reach * bounds.root_up(total / (reach * reach) * allowed, guess)
-            by_threshold = bounds.lowered(threshold - loss, threshold, shortfall, loss, loss)
-            mean, square = _cauchy(relaxation.square(prior), margins, prior, dtype)
-            loss = jnp.where(square < jnp.inf, bounds.root_up(square, other_guess), jnp.inf)
-            by_mean = bounds.lowered(mean - loss, loss)
+            square = relaxation.square(prior)
+            by_threshold = _by_threshold(square, least, reach, margins, prior, guess, dtype)
+            by_mean = _by_mean(square, margins, prior, other_guess, dtype)
             return numerics.round_down(
                 jnp.maximum(jnp.where(is_apart, by_threshold, least), by_mean), dtype
             )
@@ -329,6 +321,37 @@ def _kept_share(square: Array, weights: Array, prior: Array, guess: Array, error
         jnp.clip(allowed / jnp.where(variance > 0, variance, 1.0), 0.0, 1.0)
     )
     return jnp.where(variance <= allowed, 1.0, share)
+
+
+def _by_threshold(
+    square: Array,
+    least: Array,
+    reach: Array,
+    margins: Array,
+    prior: Array,
+    guess: Array,
+    dtype: jnp.dtype,
+) -> Array:
+    """The lower bound at gamma = least + reach, if m radius^2 is `square`. `guess` approximates the
+    loss relative to the reach. Call it in the 64-bit scope.
+    """
+    threshold = least + reach
+    shortfall = threshold - least
+    total = bounds.shortfall_sum_up(threshold, margins, bounds.true_shares(prior), 2) * (
+        1 + bounds.share_rounding(prior, dtype)
+    )
+    allowed = square * (1 + 4 * bounds.UNIT)
+    loss = reach * bounds.root_up(total / (reach * reach) * allowed, guess)
+    return bounds.lowered(threshold - loss, threshold, shortfall, loss, loss)
+
+
+def _by_mean(square: Array, margins: Array, prior: Array, guess: Array, dtype: jnp.dtype) -> Array:
+    """The Cauchy-Schwarz bound, if m radius^2 is `square`. `guess` approximates its root. Call it
+    in the 64-bit scope.
+    """
+    mean, largest = _cauchy(square, margins, prior, dtype)
+    loss = jnp.where(largest < jnp.inf, bounds.root_up(largest, guess), jnp.inf)
+    return bounds.lowered(mean - loss, loss)
 
 
 def _cauchy(square: Array, margins: Array, prior: Array, dtype: jnp.dtype) -> tuple[Array, Array]:

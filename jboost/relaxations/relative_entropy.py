@@ -263,18 +263,40 @@ def _soft_minimum_down(steepness: Array, radius: Array, margins: Array, prior: A
     precision, and sums in 64 bits.
     """
     dtype = margins.dtype
-    eps = float(jnp.finfo(dtype).eps)
     clean = jnp.where(prior > 0, margins, 0.0)
     error = bounds.share_rounding(prior, dtype)
+    log_sum = _log_sum_up(steepness, clean, prior, error)
+
+    def bound(
+        steepness: Array, radius: Array, log_sum: Array, margins: Array, prior: Array
+    ) -> Array:
+        true = bounds.true_shares(prior)
+        mean = numerics.precise_sum(true * margins)
+        unsure = (error + (margins.shape[0] + 8) * bounds.UNIT) * numerics.precise_sum(
+            true * jnp.abs(margins - mean)
+        )
+        centre, is_near = _centre(steepness, margins, prior, mean)
+        loss = (radius + log_sum) / steepness
+        return numerics.round_down(
+            bounds.lowered(centre - loss, centre, loss) - jnp.where(is_near, unsure, 0.0), dtype
+        )
+
+    return bounds.widely(bound)(steepness, radius, log_sum, clean, prior)
+
+
+def _log_sum_up(steepness: Array, margins: Array, prior: Array, error: float) -> Array:
+    """An upper bound on log sum_i p_i exp(-b (margin_i - centre)), [], for the relative error of
+    the shares.
+    """
+    dtype = margins.dtype
+    eps = float(jnp.finfo(dtype).eps)
 
     def exponents(steepness: Array, margins: Array, prior: Array) -> tuple[Array, ...]:
-        least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
-        centre = numerics.precise_sum(bounds.true_shares(prior) * margins)
-        is_near = steepness * (centre - least) <= _LARGEST_EXPONENT
-        centre = jnp.where(is_near, centre, least)
+        mean = numerics.precise_sum(bounds.true_shares(prior) * margins)
+        centre, is_near = _centre(steepness, margins, prior, mean)
         return (-steepness * (margins - centre)).astype(dtype), is_near
 
-    powers, is_near = bounds.widely(exponents)(steepness, clean, prior)
+    powers, is_near = bounds.widely(exponents)(steepness, margins, prior)
     powers = jnp.where(prior > 0, powers, 0.0)
     growth = jnp.exp(powers)
     terms = jnp.where(is_near, _rest_of_exponential(powers), growth)
@@ -293,25 +315,16 @@ def _soft_minimum_down(steepness: Array, radius: Array, margins: Array, prior: A
     log_sum = jnp.where(
         is_near, jnp.log1p(summed), jnp.log(jnp.maximum(summed, jnp.finfo(dtype).tiny))
     )
-    log_sum = log_sum + 8 * eps * jnp.abs(log_sum)
+    return log_sum + 8 * eps * jnp.abs(log_sum)
 
-    def bound(
-        steepness: Array, radius: Array, log_sum: Array, margins: Array, prior: Array
-    ) -> Array:
-        true = bounds.true_shares(prior)
-        least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
-        centre = numerics.precise_sum(true * margins)
-        unsure = (error + (margins.shape[0] + 8) * bounds.UNIT) * numerics.precise_sum(
-            true * jnp.abs(margins - centre)
-        )
-        is_near = steepness * (centre - least) <= _LARGEST_EXPONENT
-        centre = jnp.where(is_near, centre, least)
-        loss = (radius + log_sum) / steepness
-        return numerics.round_down(
-            bounds.lowered(centre - loss, centre, loss) - jnp.where(is_near, unsure, 0.0), dtype
-        )
 
-    return bounds.widely(bound)(steepness, radius, log_sum, clean, prior)
+def _centre(steepness: Array, margins: Array, prior: Array, mean: Array) -> tuple[Array, Array]:
+    """The number [] from which margins are measured: their mean if the exponentials are then small
+    enough, [] bool, else the least margin.
+    """
+    least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
+    is_near = steepness * (mean - least) <= _LARGEST_EXPONENT
+    return jnp.where(is_near, mean, least), is_near
 
 
 def _rest_of_exponential(power: Array) -> Array:
