@@ -146,42 +146,24 @@ def optimal_separator(
     check.choice("tie_break", tie_break, ("margin", None))
     check.choice("fat", fat, ("removed", "flipped"))
     check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
-    points, labels, weights, mask = validate_examples(points, labels, weights, mask)
+    examples = validate_examples(points, labels, weights, mask)
     check.watcher("on_step", on_step)
-    all_optima = tie_break == "margin"
-    is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
+    options: dict[str, Any] = {"all_optima": tie_break == "margin", "fat": fat}
+    is_traced = check.are_traced(*examples)
     _validate_traced(method, config, on_step, initial, is_traced)
-    if points.shape[1] == 3:
-        return _optimal_plane(
-            (points, labels, weights, mask),
-            method,
-            space.validate_config(config),
-            on_step,
-            initial,
-            all_optima=all_optima,
-            fat=fat,
-        )
+    num_points, num_classifiers = examples[0].shape
+    if num_classifiers == 3:
+        plane_config = space.validate_config(config)
+        return _optimal_plane(examples, method, plane_config, on_step, initial, **options)
     if method == "auto":
-        method = _choose_method(points.shape[0], is_traced, config, on_step, initial)
+        method = _choose_method(num_points, is_traced, config, on_step, initial)
     if method == "branch_and_bound":
-        bounds_config = (
-            validate_config(config, BranchAndBoundConfig, method) or BranchAndBoundConfig()
-        )
+        bounds_config = validate_branch_and_bound(config)
         return branch_and_bound.solve(
-            points,
-            labels,
-            weights,
-            mask,
-            config=bounds_config,
-            on_step=on_step,
-            initial=initial,
-            all_optima=all_optima,
-            fat=fat,
+            *examples, config=bounds_config, on_step=on_step, initial=initial, **options
         )
-    sweep_config = validate_sweep(config, on_step, initial, points.dtype)
-    return _optimal_separator(
-        points, labels, weights, mask, all_optima=all_optima, fat=fat, config=sweep_config
-    )
+    sweep_config = validate_sweep(config, on_step, initial, examples[0].dtype)
+    return _optimal_separator(*examples, config=sweep_config, **options)
 
 
 def _optimal_plane(
@@ -276,6 +258,12 @@ def refuse_steps(on_step: OnStep | None, initial: object) -> None:
             )
 
 
+def validate_branch_and_bound(config: object) -> BranchAndBoundConfig:
+    """The sizes of branch and bound. Raises ValueError for those of the sweep."""
+    given = validate_config(config, BranchAndBoundConfig, "branch_and_bound")
+    return given or BranchAndBoundConfig()
+
+
 def validate_config(config: object, wanted: type[_Config], method: str) -> _Config | None:
     """The config, or None. Raises ValueError if it belongs to another method."""
     if config is not None and not isinstance(config, wanted):
@@ -300,37 +288,38 @@ def _optimal_separator(
     result_dtype = jnp.result_type(float)
     num_points = points.shape[0]
     padded = pad_rows(max(num_points, 2), points, labels, weights, mask)
-
-    def solve(points: Array, labels: Array, weights: Array, mask: Array) -> Separator:
-        instance, encoding = encode(
-            points,
-            labels,
-            weights,
-            mask,
-            jnp.dtype("float32" if config.word_bits == 32 else "float64"),
-        )
-        centres, num_centres = sweep.list_centres(instance)
-        bounds = sweep.bound_centres(instance, centres, num_centres, config)
-        best = visits.visit_centres(
-            instance, centres, bounds, all_optima=all_optima, fat=fat, config=config
-        )
-        line = draw_line(
-            instance,
-            best,
-            encoding.own_is_positive,
-            fat,
-            encoding.unit,
-            result_dtype,
-        )
-        status = jnp.full((), int(Status.OPTIMAL), jnp.int32)
-        return certify(
-            encoding,
-            line,
-            loss=best.loss,
-            bound=best.loss,
-            status=status,
-            result_dtype=result_dtype,
-        )
-
+    solve = functools.partial(
+        _solve, all_optima=all_optima, fat=fat, config=config, result_dtype=result_dtype
+    )
     separator = config.program(solve)(*padded)
     return separator._replace(misclassified=separator.misclassified[:num_points])
+
+
+def _solve(
+    points: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    *,
+    all_optima: bool,
+    fat: Fat,
+    config: SweepConfig,
+    result_dtype: jnp.dtype,
+) -> Separator:
+    """The steps of the module docstring, for one data set, with types as wide as the words."""
+    word = jnp.dtype("float32" if config.word_bits == 32 else "float64")
+    instance, encoding = encode(points, labels, weights, mask, word)
+    centres, num_centres = sweep.list_centres(instance)
+    bounds = sweep.bound_centres(instance, centres, num_centres, config)
+    best = visits.visit_centres(
+        instance, centres, bounds, all_optima=all_optima, fat=fat, config=config
+    )
+    line = draw_line(instance, best, encoding.own_is_positive, fat, encoding.unit, result_dtype)
+    return certify(
+        encoding,
+        line,
+        loss=best.loss,
+        bound=best.loss,
+        status=jnp.full((), int(Status.OPTIMAL), jnp.int32),
+        result_dtype=result_dtype,
+    )

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import float_words, numerics, reduce
-from jboost.base.types import Array
+from jboost.base.types import Array, ArrayLike
 from jboost.projections.arguments import ROUNDINGS, broadcast
 from jboost.projections.newton import find_by_newton
 from jboost.projections.remainder import WIDE, CappedSet, remainder_of, summands
@@ -60,7 +60,7 @@ def find_by_sort(logs: Array, caps: Array) -> CappedSet:
 
 
 def _find_block(
-    blocks: Array, caps: Array, left: Array, nearly_one: float
+    blocks: Array, caps: Array, left: Array, nearly_one: ArrayLike
 ) -> tuple[Array, Array, Array]:
     """The first stage: the block that holds the first free entry.
 

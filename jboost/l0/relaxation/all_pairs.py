@@ -20,6 +20,7 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.relaxation import halpern, pair_blocks
+from jboost.l0.relaxation.halpern.program import HalpernProgram
 from jboost.l0.relaxation.instance import (
     known_cuts,
     numbers_of,
@@ -257,7 +258,7 @@ def solve(
 
 
 def _warm_start(
-    program: halpern.HalpernProgram, state: halpern.HalpernState, convexity: Array
+    program: HalpernProgram, state: halpern.HalpernState, convexity: Array
 ) -> WarmStart:
     """The iterate of a state, unscaled, with its pair weights as a vector of pairs."""
     point, scaling = state.point, program.scaling

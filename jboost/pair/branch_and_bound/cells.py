@@ -324,7 +324,6 @@ def divide(
       leaf_size: a run with at most this many sites, and no boxes, is a leaf, static.
       num_sites: capacity of the sites, static.
     """
-    cells = frontier.cells
     slots = _lay_out(frontier, capacity)
     first, behind, is_coarse = lax.optimization_barrier(_project(tree, frontier, slots))
     is_box = frontier.node >= num_sites
@@ -332,28 +331,17 @@ def divide(
     counts = _packed_counts(jnp.where(is_box, leaf_size + 1, 1), jnp.where(is_coarse, FAN, 1))
     sums = _sum_weights(tree, frontier, slots, first, behind, counts)
     bounds = _bound_bins(slots, sums)
-    limit = loops.cond(
-        beam > 0,
-        lambda: jnp.minimum(limit, lax.sort(bounds)[jnp.minimum(beam, capacity)]),
-        lambda: limit,
-    )
+    remains = slots.is_bin & (bounds < _limit_of_beam(limit, bounds, beam))
     narrow = frontier.half_width / NUM_DIRECTIONS
-    found = _find_runs(slots.is_bin & (bounds < limit), _cuts(cells, narrow, slots), bounds)
+    found = _find_runs(remains, _cuts(frontier.cells, narrow, slots), bounds)
     begin, end = lax.optimization_barrier((found.num_ended[first], found.num_begun[behind]))
     which = slots.owner[found.start_slot]
     num_entries, num_children = _unpacked_counts(sums.num_uncertain(found, which))
-    low, high = _offsets(cells, slots, found, which)
+    low, high = _offsets(frontier.cells, slots, found, which)
     is_leaf = found.is_run & ((num_entries <= leaf_size) | (narrow <= NARROWEST))
     is_branch = found.is_run & ~is_leaf
     num_bins = choose_num_bins(low, high, narrow / NUM_DIRECTIONS, num_entries)
     runs = _cells_of_runs(frontier, sums, found, which, (low, high), num_bins)
-    totals = [
-        is_branch,
-        jnp.where(is_branch, num_children, 0),
-        jnp.where(is_branch, num_slots(num_bins), 0),
-        is_leaf,
-        jnp.where(is_leaf, num_entries, 0),
-    ]
     return Division(
         runs=runs,
         begin=begin,
@@ -363,9 +351,33 @@ def divide(
         leaf_rank=_with_total(is_leaf),
         num_entries=num_entries,
         num_children=num_children.astype(jnp.int32),
-        totals=jnp.stack([jnp.sum(part, dtype=jnp.int64) for part in totals]),
+        totals=_totals(is_branch, is_leaf, num_entries, num_children, num_bins),
         largest_leaf=jnp.max(jnp.where(is_leaf, num_entries, 0)),
     )
+
+
+def _limit_of_beam(limit: Array, bounds: Array, beam: Array) -> Array:
+    """The limit below which about `beam` bins remain, at most `limit`."""
+    capacity = bounds.shape[0] - 1
+    return loops.cond(
+        beam > 0,
+        lambda: jnp.minimum(limit, lax.sort(bounds)[jnp.minimum(beam, capacity)]),
+        lambda: limit,
+    )
+
+
+def _totals(
+    is_branch: Array, is_leaf: Array, num_entries: Array, num_children: Array, num_bins: Array
+) -> Array:
+    """The totals of a `Division`."""
+    parts = [
+        is_branch,
+        jnp.where(is_branch, num_children, 0),
+        jnp.where(is_branch, num_slots(num_bins), 0),
+        is_leaf,
+        jnp.where(is_leaf, num_entries, 0),
+    ]
+    return jnp.stack([jnp.sum(part, dtype=jnp.int64) for part in parts])
 
 
 def _bound_bins(slots: _Slots, sums: _SlotSums) -> Array:

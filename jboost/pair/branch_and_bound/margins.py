@@ -8,6 +8,7 @@ change.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -101,38 +102,18 @@ def fatten(
     known = jnp.isfinite(separation.margin_bound) & jnp.any(separation.normal != 0)
     normal = jnp.where(known, separation.normal, normal)
 
-    def improve(now: _MarginRound) -> _MarginRound:
-        heights = places[0] * now.normal[0] + places[1] * now.normal[1]
-        gap = numerics.masked_min(heights, own_side, fill=jnp.inf) - numerics.masked_max(
-            heights, other_side, fill=-jnp.inf
-        )
-        is_true = gap >= 2 * now.margin * jnp.sqrt(jnp.sum(now.normal * now.normal)) * (
-            1 - RELATIVE_ERROR
-        )
-        nearest = jnp.concatenate(
-            [_lowest_blocks(heights, own_side), _lowest_blocks(-heights, other_side)]
-        )
-        near = jnp.concatenate([nearest, now.near[: nearest.shape[0]]])
-        real, at = near < size, jnp.minimum(near, size - 1)
-        own, other = own_side[at] & real, other_side[at] & real
-        last = near.shape[0] - 1
-        start = tuple(jnp.minimum(numerics.first_true(side), last) for side in (own, other))
-        hull = hulls.hull_distance(
-            places[:, at], own, other, start=(start[0], start[1]), floor=-jnp.ones((), places.dtype)
-        )
-        usable = jnp.any(hull.normal != 0)
-        normal = jnp.where(is_true | ~usable, now.normal, hull.normal)
-        return _MarginRound(
-            normal, jnp.where(is_true, now.margin, hull.distance / 2), near, ~is_true & usable
-        )
-
     begin = _MarginRound(
         normal,
         jnp.full((), jnp.inf, places.dtype),
         jnp.full(_num_near(size), size, jnp.int32),
         ~is_constant,
     )
-    found, _ = loops.bounded_loop(improve, lambda now: now.moving, begin, max_checks=_MAX_ROUNDS)
+    found, _ = loops.bounded_loop(
+        functools.partial(_next_round, places, own_side, other_side),
+        lambda now: now.moving,
+        begin,
+        max_checks=_MAX_ROUNDS,
+    )
     return FatSeparation(
         margin=jnp.where(is_constant, jnp.inf, found.margin),
         normal=jnp.where(is_constant, 0, found.normal),
@@ -140,4 +121,36 @@ def fatten(
         # sorted, so that of several sites nearest to the line the first is its anchor
         near=lax.sort(jnp.where(found.near < size, found.near, -1)),
         on_own_side=on_own_side,
+    )
+
+
+def _next_round(
+    places: Array, own_side: Array, other_side: Array, now: _MarginRound
+) -> _MarginRound:
+    """The round after the hulls of the lowest blocks are compared. `places` is [2, N] in metric
+    coordinates; the sides are the counted sites [N] on each side.
+    """
+    size = places.shape[1]
+    heights = places[0] * now.normal[0] + places[1] * now.normal[1]
+    gap = numerics.masked_min(heights, own_side, fill=jnp.inf) - numerics.masked_max(
+        heights, other_side, fill=-jnp.inf
+    )
+    is_true = gap >= 2 * now.margin * jnp.sqrt(jnp.sum(now.normal * now.normal)) * (
+        1 - RELATIVE_ERROR
+    )
+    nearest = jnp.concatenate(
+        [_lowest_blocks(heights, own_side), _lowest_blocks(-heights, other_side)]
+    )
+    near = jnp.concatenate([nearest, now.near[: nearest.shape[0]]])
+    real, at = near < size, jnp.minimum(near, size - 1)
+    own, other = own_side[at] & real, other_side[at] & real
+    last = near.shape[0] - 1
+    start = tuple(jnp.minimum(numerics.first_true(side), last) for side in (own, other))
+    hull = hulls.hull_distance(
+        places[:, at], own, other, start=(start[0], start[1]), floor=-jnp.ones((), places.dtype)
+    )
+    usable = jnp.any(hull.normal != 0)
+    normal = jnp.where(is_true | ~usable, now.normal, hull.normal)
+    return _MarginRound(
+        normal, jnp.where(is_true, now.margin, hull.distance / 2), near, ~is_true & usable
     )

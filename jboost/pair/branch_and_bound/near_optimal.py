@@ -117,9 +117,13 @@ def _distinct(
                     add(side[of_point], int(item.loss))
                 else:
                     fits = False
-    # by their bits, so the order does not depend on that of the search
+    splits, losses = _sorted_by_bits(rows, len(live))
+    return NearSplits(padded, splits, losses * int(problem.points.grain), fits)
+
+
+def _sorted_by_bits(
+    rows: dict[bytes, tuple[np.ndarray, int]], size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The splits [s, size] and their losses [s], in an order that does not depend on the search."""
     splits, losses = zip(*(rows[key] for key in sorted(rows)), strict=True) if rows else ((), ())
-    in_weights = np.array(losses, np.int64) * int(problem.points.grain)
-    return NearSplits(
-        padded, np.stack(splits) if splits else np.zeros((0, len(live)), bool), in_weights, fits
-    )
+    return np.stack(splits) if splits else np.zeros((0, size), bool), np.array(losses, np.int64)

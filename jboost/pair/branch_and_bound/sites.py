@@ -61,15 +61,7 @@ def level_starts(capacity: int) -> tuple[int, ...]:
 
 def gather_sites(instance: LineInstance) -> CurveSites:
     """One site for each position of a live point, in the order of the curve."""
-    size = instance.x.shape[0]
-    index_bits = max(1, (size - 1).bit_length())
-    bits = min((63 - index_bits) // 2, 30)
-    key = _hilbert_key(
-        _to_grid(instance.x, instance.live, bits), _to_grid(instance.y, instance.live, bits), bits
-    )
-    key = jnp.where(instance.live, key, jnp.uint64(2 ** (63 - index_bits) - 1))
-    ordered = lax.sort((key << index_bits) | lax.iota(jnp.uint64, size))
-    place = (ordered & jnp.uint64(2**index_bits - 1)).astype(jnp.int32)
+    size, place = instance.x.shape[0], _along_curve(instance)
     x, y, live, own = (
         instance.x[place],
         instance.y[place],
@@ -92,13 +84,8 @@ def gather_sites(instance: LineInstance) -> CurveSites:
             .add(jnp.where(mask, weights, zero), mode="drop", indices_are_sorted=True)
         )
 
-    start = (
-        jnp.zeros(size, jnp.int32)
-        .at[jnp.where(first, rank, size)]
-        .set(lax.iota(jnp.int32, size), mode="drop")
-    )
     last = jnp.maximum(count - 1, 0)
-    start = start[jnp.minimum(lax.iota(jnp.int32, size), last)]
+    start = _starts(first, rank, last)
     ratio = jax.vmap(_ratio)(instance.metric, instance.points)
     of_point = jnp.zeros(size, jnp.int32).at[place].set(jnp.clip(rank, 0, last))
     return CurveSites(
@@ -112,6 +99,32 @@ def gather_sites(instance: LineInstance) -> CurveSites:
         instance.on_grid,
         of_point,
     )
+
+
+def _along_curve(instance: LineInstance) -> Array:
+    """The indices [N] int32 of the points in the order of the curve, those not live at the end."""
+    size = instance.x.shape[0]
+    index_bits = max(1, (size - 1).bit_length())
+    bits = min((63 - index_bits) // 2, 30)
+    key = _hilbert_key(
+        _to_grid(instance.x, instance.live, bits), _to_grid(instance.y, instance.live, bits), bits
+    )
+    key = jnp.where(instance.live, key, jnp.uint64(2 ** (63 - index_bits) - 1))
+    ordered = lax.sort((key << index_bits) | lax.iota(jnp.uint64, size))
+    return (ordered & jnp.uint64(2**index_bits - 1)).astype(jnp.int32)
+
+
+def _starts(is_first: Array, rank: Array, last: Array) -> Array:
+    """The position [N] int32 along the curve of the first point of each site; that of the `last`
+    site where there is none.
+    """
+    size = rank.shape[0]
+    start = (
+        jnp.zeros(size, jnp.int32)
+        .at[jnp.where(is_first, rank, size)]
+        .set(lax.iota(jnp.int32, size), mode="drop")
+    )
+    return start[jnp.minimum(lax.iota(jnp.int32, size), last)]
 
 
 def _common_power_of_two(weights: Array) -> Array:

@@ -74,21 +74,7 @@ def solve(
         advance = spread.stepper(problem, config)
         if initial is None and len(state.frontiers):
             state = search.dive(advance, state, beam=config.beam)
-    status, step = Status.OPTIMAL, 0
-    while state.frontiers:
-        with jax.enable_x64(True):
-            state = advance(state, 0)
-        step += 1
-        if (
-            on_step is not None
-            and not loops.goes_on(on_step, state, info_of(state, step, float(weight_unit)))
-            and state.frontiers
-        ):
-            status = Status.TIME_LIMIT
-        elif search.num_waiting(state) > config.max_entries:
-            status = Status.CAPACITY_LIMIT
-        if status != Status.OPTIMAL:
-            break
+    state, status = _run(advance, state, on_step, float(weight_unit), config.max_entries)
     with jax.enable_x64(True):
         best, loss = _best_separation(problem, search.drop_leaves(problem, state), fat)
         bound = loss if status == Status.OPTIMAL else min(loss, search.lower_bound(state))
@@ -169,6 +155,30 @@ def info_of(state: BranchAndBoundState, step: int, unit: float) -> BranchAndBoun
         num_cells=sum(int(frontier.num_cells) for frontier in state.frontiers),
         num_entries=search.num_waiting(state),
     )
+
+
+def _run(
+    advance: search.Advance,
+    state: BranchAndBoundState,
+    on_step: OnStep | None,
+    unit: float,
+    max_entries: int,
+) -> tuple[BranchAndBoundState, Status]:
+    """Advances until no cell is left, and returns OPTIMAL, or until a limit is reached."""
+    step = 0
+    while state.frontiers:
+        with jax.enable_x64(True):
+            state = advance(state, 0)
+        step += 1
+        if (
+            on_step is not None
+            and not loops.goes_on(on_step, state, info_of(state, step, unit))
+            and state.frontiers
+        ):
+            return state, Status.TIME_LIMIT
+        if search.num_waiting(state) > max_entries:
+            return state, Status.CAPACITY_LIMIT
+    return state, Status.OPTIMAL
 
 
 def _best_separation(

@@ -248,7 +248,6 @@ def gather(
       class.
     """
     whole = instance if whole is None else whole
-    swapped = whole is not instance
     lower, order = lax.sort((bounds, centres), num_keys=1)
     last = order.shape[0] - 1
 
@@ -264,33 +263,46 @@ def gather(
     def visit(loop: _Loop) -> _Loop:
         centre = order[jnp.minimum(loop.rank, last)]
         view = _classes_through(instance, centre, exact_classes)
-        place = lax.iota(jnp.int32, view.losses.shape[0])
         goes_on = is_near(loop)
         least, highest = reduce.least(view.losses), _highest_loss(whole, loop.search)
         optimum = jnp.where(goes_on, jnp.minimum(loop.search.optimum, least), loop.search.optimum)
-
-        def collect(now: _Collection) -> _Collection:
-            is_waiting = (view.losses <= highest) & (place > now.cursor)
-            chosen, end = reduce.extremes(
-                jnp.where(is_waiting, place, place.shape[0]), jnp.where(is_waiting, place, -1)
-            )
-            on_own_side, merged = _read_class(instance, view, chosen)
-            search, row, listed = _consider(
-                whole, now.search, instance.live & (on_own_side != swapped), view.losses[chosen]
-            )
-            occurrences = _add_occurrence(search.occurrences, row, centre, merged, listed)
-            return _Collection(chosen, end > chosen, search._replace(occurrences=occurrences))
-
         start = _Collection(
             jnp.full((), -1, jnp.int32),
             loop.collects & (least <= highest),
             loop.search._replace(optimum=optimum),
         )
-        search = loops.while_loop(lambda now: now.more, collect, start).search
+        search = _collect(instance, whole, view, centre, highest, start)
         return _Loop(loop.collects | ~goes_on, jnp.where(goes_on, loop.rank + 1, 0), search)
 
     start = _Loop(jnp.zeros((), bool), jnp.zeros((), jnp.int32), search)
     return loops.while_loop(unfinished, visit, start).search
+
+
+def _collect(
+    instance: LineInstance,
+    whole: LineInstance,
+    view: _CentreView,
+    centre: Array,
+    highest: Array,
+    start: _Collection,
+) -> Search:
+    """Adds the classes through one centre that lose at most `highest`; `whole` as for `gather`."""
+    swapped = whole is not instance
+    place = lax.iota(jnp.int32, view.losses.shape[0])
+
+    def collect(now: _Collection) -> _Collection:
+        is_waiting = (view.losses <= highest) & (place > now.cursor)
+        chosen, end = reduce.extremes(
+            jnp.where(is_waiting, place, place.shape[0]), jnp.where(is_waiting, place, -1)
+        )
+        on_own_side, merged = _read_class(instance, view, chosen)
+        search, row, listed = _consider(
+            whole, now.search, instance.live & (on_own_side != swapped), view.losses[chosen]
+        )
+        occurrences = _add_occurrence(search.occurrences, row, centre, merged, listed)
+        return _Collection(chosen, end > chosen, search._replace(occurrences=occurrences))
+
+    return loops.while_loop(lambda now: now.more, collect, start).search
 
 
 def _highest_loss(instance: LineInstance, search: Search) -> Array:

@@ -46,7 +46,7 @@ from jboost.pair.leave_one_out.near_optimal import Capacity, Occurrences
 from jboost.pair.leave_one_out.near_optimal_lines import compare_gaps, holds_gaps
 from jboost.pair.leave_one_out.steps import LeaveOneOutState, without_errors
 from jboost.pair.leave_one_out.verdicts import Near, Verdict, add_verdicts, matters_to
-from jboost.pair.separator import LARGEST_SWEEP, validate_config, validate_sweep
+from jboost.pair.separator import LARGEST_SWEEP, validate_branch_and_bound, validate_sweep
 from jboost.pair.space.separator import validate_config as validate_space_config
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.sweep.instance import Encoding, LineInstance, encode, pad_rows, weight_bits
@@ -166,26 +166,34 @@ def leave_one_out(
             *examples, max_separators=most, config=sweep_config, on_step=on_step, initial=initial
         )
     if method == "auto":
-        is_large = (
-            points.shape[0] > LARGEST_SWEEP
-            and model == "max_margin"
-            and not is_traced
-            and not isinstance(config, SweepConfig)
-        )
-        by_cells = is_large or is_watched or isinstance(config, BranchAndBoundConfig)
-        method = "branch_and_bound" if by_cells else "sweep"
+        is_supported = model == "max_margin" and not is_traced
+        method = _choose_method(points.shape[0], config, is_supported, is_watched)
     if method == "branch_and_bound":
-        if model != "max_margin" or is_traced:
-            raise ValueError(
-                "method is 'branch_and_bound', which takes concrete arrays and the model"
-                " 'max_margin': pass 'sweep'"
-            )
-        bounds_config = (
-            validate_config(config, BranchAndBoundConfig, method) or BranchAndBoundConfig()
-        )
+        _validate_for_cells(model, is_traced)
+        bounds_config = validate_branch_and_bound(config)
         return _by_branch_and_bound(examples, max_separators, bounds_config, on_step, initial)
     sweep_config = validate_sweep(config, on_step, initial, points.dtype)
     return _by_growing_sweep(examples, max_separators, model == "max_margin", sweep_config)
+
+
+def _choose_method(
+    num_points: int, config: object, is_supported: bool, is_watched: bool
+) -> Literal["sweep", "branch_and_bound"]:
+    """The method for the number of points, unless another argument implies one. `is_supported`
+    tells whether branch and bound computes this model of these arrays.
+    """
+    is_large = num_points > LARGEST_SWEEP and is_supported and not isinstance(config, SweepConfig)
+    by_cells = is_large or is_watched or isinstance(config, BranchAndBoundConfig)
+    return "branch_and_bound" if by_cells else "sweep"
+
+
+def _validate_for_cells(model: str, is_traced: bool) -> None:
+    """Raises ValueError for arguments that branch and bound does not support."""
+    if model != "max_margin" or is_traced:
+        raise ValueError(
+            "method is 'branch_and_bound', which takes concrete arrays and the model"
+            " 'max_margin': pass 'sweep'"
+        )
 
 
 def _by_growing_sweep(

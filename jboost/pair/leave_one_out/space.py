@@ -99,12 +99,22 @@ def leave_one_out(
         return without_errors(mask, found.status, dtype)
     with jax.enable_x64(True):
         right, wrong, is_sure = _count(problem, encoding, found)
+    return _conclude(encoding, mask, right, wrong, is_sure and found.is_certain)
+
+
+def _conclude(
+    encoding: Encoding, mask: Array, right: np.ndarray, wrong: np.ndarray, is_certain: bool
+) -> LeaveOneOut:
+    """The result for the numbers [n] of equally likely separators that classify each point
+    correctly and wrongly. `is_certain` tells whether all of them were found.
+    """
+    size, dtype = mask.shape[0], jnp.result_type(float)
     share = wrong / np.maximum(right + wrong, 1)
     errors = np.where(encoding.live, share * encoding.weights, 0.0)
     kinds = np.where(wrong == 0, 1, np.where(right == 0, 2, 3)) * encoding.live
     count = max(int(np.asarray(mask).sum()), 1)
     rest = encoding.weights.sum() - encoding.weights.max(initial=0.0)
-    is_proven = is_sure and found.is_certain and encoding.faithful
+    is_proven = is_certain and encoding.faithful
     is_proven = is_proven and encoding.rounding <= rest * len(errors) * 2.0**-56
     return LeaveOneOut(
         jnp.asarray(errors.sum() / count, dtype),
@@ -176,9 +186,7 @@ def _list_splits(
         places = places[bounds[places] <= attained + heaviest]
         if not len(places):
             break
-        padded = np.pad(places, (0, _AXES_AT_ONCE - len(places)), mode="edge")
-        with jax.enable_x64(True):
-            classes = jax.device_get(_classes(start.problem, start.axes, padded))
+        classes = _classes_through(start, places)
         attained = min(attained, int(classes.losses.min()))
         rows = np.unique(np.concatenate([rows, _read(classes, attained + heaviest)]), axis=0)
         losses = _losses_of(rows, own, live, integers)
@@ -199,6 +207,14 @@ def _list_splits(
     fits = int(is_near.sum()) <= max_separators
     status = Status.OPTIMAL if fits else Status.CAPACITY_LIMIT
     return _Found(rows[is_near], losses[is_near], bool(state.is_certain), status)
+
+
+def _classes_through(start: _Start, places: np.ndarray) -> _PlaneClasses:
+    """The classes of planes through a batch of axes, on the host."""
+    padded = np.pad(places, (0, _AXES_AT_ONCE - len(places)), mode="edge")
+    with jax.enable_x64(True):
+        classes: _PlaneClasses = jax.device_get(_classes(start.problem, start.axes, padded))
+    return classes
 
 
 def _first_splits(own: np.ndarray, live: np.ndarray, integers: np.ndarray) -> ListedSplits:
@@ -246,18 +262,7 @@ def _count(
     optimal = np.flatnonzero(excess == 0)
     costs_as_much = is_wrong[:, undecided] & (excess[:, None] == weights[undecided])
     near = np.flatnonzero((excess == 0) | costs_as_much.any(axis=1))
-    whole = _bisect_all(points, metric, own, [kept[row] for row in near])
-    found_for: dict[tuple[int, int | None], _Fat] = {
-        (int(row), None): fat for row, fat in zip(near, whole, strict=True)
-    }
-    keys = [
-        (int(row), int(i))
-        for row in optimal
-        for i in undecided
-        if _supports(found_for[int(row), None], points, own, kept[row], int(i))
-    ]
-    smaller = [kept[row] & (np.arange(size) != i) for row, i in keys]
-    found_for.update(zip(keys, _bisect_all(points, metric, own, smaller), strict=True))
+    found_for = _bisectors(points, metric, own, kept, near, optimal, undecided)
     is_sure = True
     for i in undecided:
         rows = [(int(row), int(i)) for row in optimal]
@@ -272,6 +277,33 @@ def _count(
         is_sure &= answers is not None
         right[i], wrong[i] = (1, 1) if answers is None else answers
     return right, wrong, is_sure
+
+
+def _bisectors(
+    points: np.ndarray,
+    metric: np.ndarray,
+    own: np.ndarray,
+    kept: np.ndarray,
+    near: np.ndarray,
+    optimal: np.ndarray,
+    undecided: list[int],
+) -> dict[tuple[int, int | None], _Fat]:
+    """The separators of the `near` rows of `kept` [s, n] with all points, None, and those of the
+    `optimal` rows without each undecided point that supports them.
+    """
+    whole = _bisect_all(points, metric, own, [kept[row] for row in near])
+    found: dict[tuple[int, int | None], _Fat] = {
+        (int(row), None): fat for row, fat in zip(near, whole, strict=True)
+    }
+    keys = [
+        (int(row), int(i))
+        for row in optimal
+        for i in undecided
+        if _supports(found[int(row), None], points, own, kept[row], int(i))
+    ]
+    smaller = [kept[row] & (np.arange(len(own)) != i) for row, i in keys]
+    found.update(zip(keys, _bisect_all(points, metric, own, smaller), strict=True))
+    return found
 
 
 class _Fat(NamedTuple):

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import loops, numerics, reduce
-from jboost.base.types import Array
+from jboost.base.types import Array, PyTree
 from jboost.geometry.exact import Wide
 from jboost.pair.leave_one_out import near_optimal
 from jboost.pair.leave_one_out.near_optimal import LineSplits
@@ -122,42 +122,46 @@ def add_verdicts(
         first_time = state.removed == size
         here = place == state.removed
         guess = _guess(instance, row.own_side, row.other_side)
-        touched = jax.tree.map(
-            lambda new, old: jnp.where(first_time, new, old), guess, state.touched
-        )
+        touched = _where(first_time, guess, state.touched)
         of_no_interest = jnp.where(row.is_optimal, -1, floor(tally, row.relevant))
         line = fat_line(
             instance, row.own_side & ~here, row.other_side & ~here, touched, of_no_interest
         )
         verdict = _update_verdict(instance, near, row, line, state.verdict, first_time, here)
-        supports = jnp.where(
-            first_time,
-            row.relevant
-            & row.is_optimal
-            & may_support(instance, line, row.own_side, row.other_side),
-            state.supports,
-        )
+        supports = jnp.where(first_time, _supports(instance, row, line), state.supports)
         following = numerics.first_true(supports & (first_time | (place > state.removed)))
         done = following == size
         added = add(tally, row.index, verdict)
-        tally = jax.tree.map(lambda new, old: jnp.where(done, new, old), added, tally)
-        touched = jax.tree.map(
-            lambda new, old: jnp.where(first_time, new, old), (line.lowest, line.highest), touched
-        )
+        tally = _where(done, added, tally)
+        touched = _where(first_time, (line.lowest, line.highest), touched)
         return _PointEnumeration(
             state.rank + done.astype(jnp.int32), following, supports, touched, verdict
         ), tally
 
+    return loops.while_loop(unfinished, step, (_start(instance, size), tally))[1]
+
+
+def _start(instance: LineInstance, size: int) -> _PointEnumeration:
+    """The state before the first row."""
     zero, nowhere = jnp.zeros((), jnp.int32), jnp.zeros(size, bool)
     no_gap = Wide(jnp.zeros_like(instance.x), jnp.zeros_like(instance.x))
-    state = _PointEnumeration(
+    return _PointEnumeration(
         zero,
         jnp.full((), size, jnp.int32),
         nowhere,
         (zero, zero),
         Verdict(no_gap, nowhere, nowhere, jnp.zeros((), bool)),
     )
-    return loops.while_loop(unfinished, step, (state, tally))[1]
+
+
+def _supports(instance: LineInstance, row: _NearOptimalSplit, line: FatLine) -> Array:
+    """The undecided points [n] bool that may support the bisector of an optimal split."""
+    touches = may_support(instance, line, row.own_side, row.other_side)
+    return row.relevant & row.is_optimal & touches
+
+
+def _where(condition: Array, new: PyTree, old: PyTree) -> PyTree:
+    return jax.tree.map(lambda one, other: jnp.where(condition, one, other), new, old)
 
 
 def _order_rows(instance: LineInstance, near: Near) -> tuple[Array, Array]:

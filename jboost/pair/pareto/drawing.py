@@ -43,13 +43,6 @@ def draw_front(
             ),
         )
 
-    proven = encoding.faithful & holds_gaps(instance) & ~found.doubtful
-    status = jnp.where(
-        found.ended,
-        jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT)),
-        int(Status.CAPACITY_LIMIT),
-    )
-    status = jnp.where(encoding.valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
     count = jnp.where(encoding.valid, found.count, 0)
     flat = jnp.zeros((max_points, 2), result_dtype)
     nothing = jnp.where(encoding.valid, jnp.inf, jnp.nan).astype(result_dtype)
@@ -60,9 +53,20 @@ def draw_front(
         flat,
         flat[:, 0],
         count,
-        status,
+        _status(instance, encoding, found),
     )
     return loops.fori_loop(jnp.zeros_like(count), count, draw, empty)
+
+
+def _status(instance: LineInstance, encoding: Encoding, found: FoundFront) -> Array:
+    """The status [] int32 of a front whose lines keep their points."""
+    proven = encoding.faithful & holds_gaps(instance) & ~found.doubtful
+    status = jnp.where(
+        found.ended,
+        jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT)),
+        int(Status.CAPACITY_LIMIT),
+    )
+    return jnp.where(encoding.valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
 
 
 def _write(rows: Array, row: Array, value: Array) -> Array:

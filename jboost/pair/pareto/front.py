@@ -124,11 +124,7 @@ def pareto_front(
         _validate_for_space(method, config, is_traced)
         watch = FrontWatch(on_step, examples)
         return space.solve(*examples, max_points=int(max_points), watch=watch, initial=initial)
-    if method == "branch_and_bound" and is_traced:
-        raise ValueError(
-            "method is 'branch_and_bound', which the host drives, and the arguments are traced:"
-            " pass 'sweep' under jit and vmap"
-        )
+    _validate_traced(method, is_traced)
     is_large = (points.shape[0] > _LARGEST_SWEEP and not is_traced) or is_watched
     if method == "branch_and_bound" or (method == "auto" and is_large and config is None):
         watch = FrontWatch(on_step, examples)
@@ -138,6 +134,15 @@ def pareto_front(
         on_step = initial = None
     settings = validate_sweep(config, on_step, initial, points.dtype)
     return _pareto_front(*examples, max_points=int(max_points), config=settings)
+
+
+def _validate_traced(method: str, is_traced: bool) -> None:
+    """Raises ValueError if arguments are traced and the method is branch and bound."""
+    if method == "branch_and_bound" and is_traced:
+        raise ValueError(
+            "method is 'branch_and_bound', which the host drives, and the arguments are traced:"
+            " pass 'sweep' under jit and vmap"
+        )
 
 
 def _validate_for_space(method: str, config: SweepConfig | None, is_traced: bool) -> None:

@@ -174,9 +174,7 @@ def _find_widest(
     unit = int(np.gcd.reduce(weights)) or 1
     copies = weights // unit
     centres = centres[centres >= 0]
-    if copies.sum() > _MOST_COPIES * len(weights) or own.sum() > _DUPLICATES[0] + _DUPLICATES[
-        1
-    ] * len(centres):
+    if _has_many_copies(copies, own, centres):
         return None
     begin, end = int(first.loss) // unit + 1, constant // unit
     if begin >= end:
@@ -248,6 +246,12 @@ def _reaches(
     return reached
 
 
+def _has_many_copies(copies: np.ndarray, own: np.ndarray, centres: np.ndarray) -> bool:
+    """Whether the weights are large multiples of their unit, or most points are duplicates."""
+    most_own = _DUPLICATES[0] + _DUPLICATES[1] * len(centres)
+    return bool(copies.sum() > _MOST_COPIES * len(copies) or own.sum() > most_own)
+
+
 def _search_places(
     instance: LineInstance,
     ground: Ground,
@@ -273,13 +277,7 @@ def _search_places(
             _keep_widest(widest, loss_index[rows], places, slabs)
             state = state._replace(num_done=state.num_done + np.int32(1))
             if watch.is_open:
-                watch.places(
-                    state._replace(
-                        doubtful=doubtful.copy(),
-                        squared_gap=widest.squared_gap.copy(),
-                        slabs=pack(widest.slabs),
-                    )
-                )
+                watch.places(_copied(state, widest, doubtful))
         known = np.maximum.accumulate(np.sqrt(widest.squared_gap[:, 0])) * (1 - 2.0**-40)
         least = np.maximum(state.least, known)
         if state.is_last:
@@ -292,6 +290,15 @@ def _search_places(
             num_done=np.asarray(0, np.int32),
             least=least,
         )
+
+
+def _copied(state: PlacesState, widest: _WidestSlabs, doubtful: np.ndarray) -> PlacesState:
+    """The state with copies of the results so far, which the search goes on to overwrite."""
+    return state._replace(
+        doubtful=doubtful.copy(),
+        squared_gap=widest.squared_gap.copy(),
+        slabs=pack(widest.slabs),
+    )
 
 
 def _keep_widest(

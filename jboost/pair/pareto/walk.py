@@ -205,12 +205,6 @@ def _search_centre(
     arcs = lax.optimization_barrier(turn_slab(instance, centre, gap))
     place = lax.iota(jnp.int32, arcs.losses.shape[0])
 
-    def next_class(best: FrontPoint, taken: Array) -> Array:
-        left = jnp.where(taken, jnp.iinfo(arcs.losses.dtype).max, arcs.losses)
-        least = jnp.min(left)
-        worth_it = (least < best.loss) | ((least == best.loss) & (best.squared_gap.hi != jnp.inf))
-        return jnp.where(worth_it, numerics.first_true(left == least), place.shape[0])
-
     def unfinished(carry: tuple[Array, Array, FrontPoint, Array]) -> Array:
         return carry[0] < place.shape[0]
 
@@ -232,11 +226,21 @@ def _search_centre(
         taken = taken | (place == at)
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), point, best)
         lost = jnp.where(wide_enough | (floor >= 0), lost, jnp.minimum(lost, lost_with(arcs, at)))
-        return next_class(best, taken), taken, best, lost
+        return _next_class(arcs.losses, best, taken), taken, best, lost
 
     none = jnp.zeros(place.shape, bool)
     most = jnp.full((), jnp.iinfo(arcs.losses.dtype).max)
     _, _, best, lost = loops.while_loop(
-        unfinished, visit, (next_class(best, none), none, best, most)
+        unfinished, visit, (_next_class(arcs.losses, best, none), none, best, most)
     )
     return _Searched(jnp.min(arcs.losses), best, lost, arcs.doubtful)
+
+
+def _next_class(losses: Array, best: FrontPoint, taken: Array) -> Array:
+    """The class [] int32 of least loss that is not taken and may improve on the best point; the
+    number of classes if there is none.
+    """
+    left = jnp.where(taken, jnp.iinfo(losses.dtype).max, losses)
+    least = jnp.min(left)
+    worth_it = (least < best.loss) | ((least == best.loss) & (best.squared_gap.hi != jnp.inf))
+    return jnp.where(worth_it, numerics.first_true(left == least), losses.shape[0])

@@ -275,15 +275,7 @@ def certify(
             for part in (encoding.weights, encoding.integers)
         )
     )
-    is_told = meets(lost, bound_loss(loss, encoding.weight_unit, encoding.rounding))
-    proven = encoding.faithful & is_told & (lost_integers == loss)
-    # the line of an interrupted search may lose less than the search knew
-    stopped = encoding.faithful & (status != int(Status.OPTIMAL)) & (lost_integers < loss)
-    status = jnp.where(
-        valid,
-        jnp.where(proven | stopped, status, int(Status.PRECISION_LIMIT)),
-        int(Status.INVALID_INPUT),
-    )
+    status = _status(encoding, lost, lost_integers, loss, status)
     spoiled = jnp.where(valid, 0, jnp.nan).astype(result_dtype)
     least = jnp.where(
         encoding.faithful, bound_loss(bound, encoding.weight_unit, encoding.rounding), 0
@@ -300,4 +292,27 @@ def certify(
         margin=line.margin.astype(result_dtype) + spoiled,
         misclassified=wrong,
         status=status.astype(jnp.int32),
+    )
+
+
+def _status(
+    encoding: Encoding, lost: Array, lost_integers: Array, loss: Array, status: Array
+) -> Array:
+    """The status [], or PRECISION_LIMIT unless the line is proven to lose `loss`, or INVALID_INPUT.
+
+    Args:
+      encoding: of the problem.
+      lost: [] the weight that the line loses.
+      lost_integers: [] the same in integer weights.
+      loss: [] integer, what it should lose.
+      status: [] int32, the status if it does.
+    """
+    is_told = meets(lost, bound_loss(loss, encoding.weight_unit, encoding.rounding))
+    proven = encoding.faithful & is_told & (lost_integers == loss)
+    # the line of an interrupted search may lose less than the search knew
+    stopped = encoding.faithful & (status != int(Status.OPTIMAL)) & (lost_integers < loss)
+    return jnp.where(
+        encoding.valid,
+        jnp.where(proven | stopped, status, int(Status.PRECISION_LIMIT)),
+        int(Status.INVALID_INPUT),
     )

@@ -112,46 +112,63 @@ def visit_centres(
       config: sizes of the steps; None chooses them for the device.
     """
     config = (config or SweepConfig()).resolved()
-    width, num_parts = _divide_steps(instance, centres, config) if all_optima else (1, 1)
+    sizes = _divide_steps(instance, centres, config) if all_optima else (1, 1)
+    return loops.while_loop(
+        lambda now: _is_unfinished(now, all_optima),
+        lambda now: _step(instance, centres, now, sizes, all_optima, fat),
+        _start(instance, bounds, all_optima),
+    ).best
 
-    def step(search: _SweepSearch) -> _SweepSearch:
-        best = search.best
-        rank = _most_promising(search, width)
-        places = numerics.take(centres, rank)
-        views, losses = _open_classes(instance, places, num_parts)
-        none = jnp.iinfo(losses.dtype).max
-        losses = jnp.where((numerics.take(search.lower, rank) < none)[:, None], losses, none)
-        lower = reduce.least(losses)
-        loss = jnp.minimum(reduce.least(lower), best.loss)
-        improves = loss < best.loss
-        floor = jnp.where(improves | best.is_constant, 0, best.margin)
-        is_tied = losses == loss
-        if all_optima:
-            margins = _margins_left(instance, search, rank, places, views, 2 * floor, is_tied)
-        else:
-            margins = jnp.where(is_tied, jnp.inf, -jnp.inf).astype(floor.dtype)
-        ceiling, number = reduce.first_largest(margins)
-        highest, row = reduce.first_largest(ceiling)
-        found = highest > jnp.where(improves, -1, _least_gain(best))
-        chosen = Chosen(
-            numerics.take(number, row),
-            loss,
-            jnp.where(found, jnp.where(improves, -1, floor), jnp.inf),
-        )
-        view = jax.tree.map(lambda field: numerics.take(field.T, row), views)
-        candidate = _fat_separator(instance, numerics.take(places, row), view, chosen, fat)
-        better = found & (improves | (candidate.margin > best.margin))
-        cursor = jnp.where(found & (lax.iota(jnp.int32, width) == row), number, -1)
-        fields = zip(search[:-1], (lower, ceiling, cursor, 2 * floor), strict=True)
-        lower, ceiling, cursor, floor = (
-            field.at[rank].set(new, mode="promise_in_bounds", wrap_negative_indices=False)
-            for field, new in fields
-        )
-        after = loops.cond(better, lambda: candidate, lambda: best)
-        return _SweepSearch(lower, ceiling, cursor, floor, after)
 
-    start = _start(instance, bounds, all_optima)
-    return loops.while_loop(lambda now: _is_unfinished(now, all_optima), step, start).best
+def _step(
+    instance: LineInstance,
+    centres: Array,
+    search: _SweepSearch,
+    sizes: tuple[int, int],
+    all_optima: bool,
+    fat: Fat,
+) -> _SweepSearch:
+    """Bounds the margins at the centres of largest bounds, and computes the largest of them."""
+    (width, num_parts), best = sizes, search.best
+    rank = _most_promising(search, width)
+    places = numerics.take(centres, rank)
+    views, losses = _open_classes(instance, places, num_parts)
+    none = jnp.iinfo(losses.dtype).max
+    losses = jnp.where((numerics.take(search.lower, rank) < none)[:, None], losses, none)
+    lower = reduce.least(losses)
+    loss = jnp.minimum(reduce.least(lower), best.loss)
+    improves = loss < best.loss
+    floor = jnp.where(improves | best.is_constant, 0, best.margin)
+    is_tied = losses == loss
+    if all_optima:
+        margins = _margins_left(instance, search, rank, places, views, 2 * floor, is_tied)
+    else:
+        margins = jnp.where(is_tied, jnp.inf, -jnp.inf).astype(floor.dtype)
+    ceiling, number = reduce.first_largest(margins)
+    highest, row = reduce.first_largest(ceiling)
+    found = highest > jnp.where(improves, -1, _least_gain(best))
+    chosen = Chosen(
+        numerics.take(number, row),
+        loss,
+        jnp.where(found, jnp.where(improves, -1, floor), jnp.inf),
+    )
+    view = jax.tree.map(lambda field: numerics.take(field.T, row), views)
+    candidate = _fat_separator(instance, numerics.take(places, row), view, chosen, fat)
+    better = found & (improves | (candidate.margin > best.margin))
+    cursor = jnp.where(found & (lax.iota(jnp.int32, width) == row), number, -1)
+    after = _SweepSearch(
+        lower, ceiling, cursor, 2 * floor, loops.cond(better, lambda: candidate, lambda: best)
+    )
+    return _recorded(search, rank, after)
+
+
+def _recorded(search: _SweepSearch, rank: Array, visited: _SweepSearch) -> _SweepSearch:
+    """The search with the new entries [w] of the centres of these ranks [w] and the new best."""
+    lower, ceiling, cursor, gap = (
+        field.at[rank].set(new, mode="promise_in_bounds", wrap_negative_indices=False)
+        for field, new in zip(search[:-1], visited[:-1], strict=True)
+    )
+    return _SweepSearch(lower, ceiling, cursor, gap, visited.best)
 
 
 def _is_unfinished(search: _SweepSearch, all_optima: bool) -> Array:
