@@ -163,8 +163,7 @@ def check_folds(labels: np.ndarray, settings: Settings) -> None:
     if smaller < settings.folds:
         if smaller < 2:
             raise ValueError(
-                f"the smaller class has {smaller} rows, too few for cross-validation: give more"
-                " rows"
+                "the smaller class has 1 row, too few for cross-validation: give more rows"
             )
         raise ValueError(
             f"folds is {settings.folds}, but the smaller class has {smaller} rows to spread over"
