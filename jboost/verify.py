@@ -2046,8 +2046,9 @@ def _value_of_point(
     exact = np.maximum(_fractions(slacks), _slacks_of_margins(held, margin)[held.group_of])
     least = np.full(len(held.labels), 1, object) + Fraction(0)
     np.minimum.at(least, held.group_of, exact)
-    if not _pairs_hold(held, selected, least):
-        return math.inf, "the point of the relaxation violates a cut, or has too many pairs"
+    flaw = _flaw_of_cuts(held, selected, least)
+    if flaw:
+        return math.inf, f"the point of the relaxation {flaw}"
     orders = abs(literals).sum(axis=1)
     value = sum(problem.weights * exact) + sum(costs[orders] * selected)
     return value + costs[0] * sum(held.constants), ""
@@ -2091,17 +2092,17 @@ def _slacks_of_margins(point: _PointOfRelaxation, margin: Fraction) -> np.ndarra
     return _positive_part(margin - point.labels * (scores + positive - negative)) / (1 + margin)
 
 
-def _pairs_hold(point: _PointOfRelaxation, selected: np.ndarray, slacks: np.ndarray) -> bool:
-    """Whether xi_i + xi_i' + sum of mu over S_ii' >= 1 for groups i, i' of opposite classes, with
-    all numbers rounded down. False where there are too many pairs to check.
+def _flaw_of_cuts(point: _PointOfRelaxation, selected: np.ndarray, slacks: np.ndarray) -> str:
+    """Why it is not proven that xi_i + xi_i' + sum of mu over S_ii' >= 1 for all groups i, i' of
+    opposite classes, with all numbers rounded down; "" if it is.
     """
     is_open = slacks < 1
     sides = [np.flatnonzero(is_open & (point.labels == label)) for label in (1, -1)]
     num_columns = len(selected)
     if 2 * len(sides[0]) * len(sides[1]) * max(num_columns, 1) > _MOST_PRODUCTS:
-        return False
+        return f"has cuts of {len(sides[0])} by {len(sides[1])} groups of rows, too many to check"
     if not sum(selected) < 2 ** (_HIGH_BITS - 2):
-        return False
+        return "has a mu that is too large to check"
     low_bits = 51 - (num_columns + 2).bit_length()
     mu, xi = (_in_two_parts(part, low_bits) for part in (selected, slacks))
     covered = point.covered.astype(float)
@@ -2115,8 +2116,8 @@ def _pairs_hold(point: _PointOfRelaxation, selected: np.ndarray, slacks: np.ndar
                 for values, slack in zip(mu, xi, strict=True)
             )
             if (low < (2.0**_HIGH_BITS - high) * 2.0**low_bits).any():
-                return False
-    return True
+                return "violates a cut"
+    return ""
 
 
 def _in_two_parts(values: np.ndarray, low_bits: int) -> tuple[np.ndarray, np.ndarray]:

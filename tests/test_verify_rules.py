@@ -144,19 +144,25 @@ def test_value_of_point_is_its_objective_and_above_the_optimum(order):
             assert changed >= optimum - 1e-9
 
 
-def test_pairs_hold_sees_a_violation_of_the_last_bit():
+def test_flaw_of_cuts_sees_a_violation_of_the_last_bit(monkeypatch):
     """Two rows that one column tells apart: 1/2 + 1/4 + 1/4 = 1, and less by 2^-54."""
     point = verify._PointOfRelaxation(
         np.array([[True], [False]]), np.array([1, -1]), np.arange(2), np.array([1]), *(None,) * 2
     )
     exact = verify._fractions([0.25, 0.25])
-    assert not verify._pairs_hold(point, verify._fractions([0.5]), exact)
+    violates = "violates a cut"
+    assert verify._flaw_of_cuts(point, verify._fractions([0.5]), exact) == violates
     # the cut of the other direction counts no column: the slacks alone must do
     full = verify._fractions([0.5, 0.5])
     for missing in (Fraction(0), Fraction(1, 2**54)):
         slacks = full.copy()
         slacks[0] -= missing
-        assert verify._pairs_hold(point, verify._fractions([0.5]), slacks) == (missing == 0)
+        flaw = verify._flaw_of_cuts(point, verify._fractions([0.5]), slacks)
+        assert flaw == (violates if missing else "")
+    assert "too large" in verify._flaw_of_cuts(point, verify._fractions([2.0**30]), full)
+    monkeypatch.setattr(verify, "_MOST_PRODUCTS", 1)
+    found = verify._flaw_of_cuts(point, verify._fractions([0.5]), full)
+    assert found == "has cuts of 1 by 1 groups of rows, too many to check"
 
 
 def test_bound_over_monomials_takes_duals_of_distinct_rows():
