@@ -226,11 +226,7 @@ def _fit(
     num_classifiers = scores.shape[1]
     if num_classifiers <= 2 or strategy == "exact":
         return solve_votes(_optimum, scores, labels, weights, mask, short=Status.PRECISION_LIMIT)
-    stacked = [
-        log_odds(scores, labels, weights, mask, penalty).coefficients
-        for penalty in _PENALTIES
-        if with_stacking
-    ]
+    stacked = tuple(_stacked(scores, labels, weights, mask)) if with_stacking else ()
 
     def run(examples: ScoredExamples, arithmetic: Arithmetic, *stacked: Array) -> StrategyResult:
         directions = directions_of(examples, *stacked)
