@@ -417,14 +417,14 @@ def fit(
         bound_integer=bound_integer,
     )
     options: dict[str, Any] = {"key": key, "max_rounds": max_rounds, "finish": finish}
-    watch = None if on_step is None else _Watcher(on_step)
+    watch = None if on_step is None else _RoundsWatcher(on_step)
     fitted: Any = boosting.fit(booster, learner, dataset, on_step=watch, initial=initial, **options)
     if strengthen is None or (watch is not None and watch.is_stopped):
         return fitted
     return _strengthened(booster, fitted, dataset, key, config=strengthen)
 
 
-class _Watcher:
+class _RoundsWatcher:
     """Calls `on_step`, and stores whether it has ended the rounds."""
 
     def __init__(self, on_step: OnStep) -> None:

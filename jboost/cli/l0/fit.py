@@ -76,7 +76,7 @@ def fit(settings: Settings, say: Any) -> None:
     )
 
 
-class _TrainingRows(NamedTuple):
+class _BinarizedRows(NamedTuple):
     """The training rows as bits."""
 
     binarizer: Binarizer
@@ -86,7 +86,7 @@ class _TrainingRows(NamedTuple):
     inner: folds.Inner | None  # the folds for a choice, or None if there is one candidate
 
 
-def _binarize(opening: fitting.Opening, settings: Settings) -> _TrainingRows:
+def _binarize(opening: fitting.Opening, settings: Settings) -> _BinarizedRows:
     table, training = opening.source.table, opening.source.rows(opening.kept)
     labels, weights = opening.labels[opening.kept], training.weights
     rows = folds.read_rows(training.table, tuple(table.numeric), tuple(table.categorical))
@@ -94,10 +94,10 @@ def _binarize(opening: fitting.Opening, settings: Settings) -> _TrainingRows:
     bits = bit_module.apply(binarizer, rows, settings.precision)
     everything = np.ones(len(labels), bool)
     inner = folds.choosing_folds(rows, labels, weights, everything, table.columns, settings)
-    return _TrainingRows(binarizer, bits, labels, weights, inner)
+    return _BinarizedRows(binarizer, bits, labels, weights, inner)
 
 
-def _find_rules(rows: _TrainingRows, settings: Settings) -> l0.ChosenL0Fit:
+def _find_rules(rows: _BinarizedRows, settings: Settings) -> l0.ChosenL0Fit:
     """Fits rules to all training rows, with a progress bar."""
     inner, everything = rows.inner, np.ones(len(rows.labels), bool)
     with limits.progress("l0", candidates.num_steps(settings)) as on_step:
@@ -116,7 +116,7 @@ def _find_rules(rows: _TrainingRows, settings: Settings) -> l0.ChosenL0Fit:
 
 
 def _losses(
-    ensemble: Ensemble, rows: _TrainingRows, opening: fitting.Opening, precision: str
+    ensemble: Ensemble, rows: _BinarizedRows, opening: fitting.Opening, precision: str
 ) -> Losses:
     training = (rows.bits, rows.labels, ones_for_none(rows.weights, len(rows.labels)))
     held_out = opening.held_out_bits(rows.binarizer, precision)

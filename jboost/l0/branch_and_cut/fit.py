@@ -124,7 +124,7 @@ def fit_exact(
     of_booster = {name: given for name, given in options.items() if name != "strengthen"}
     rounds, dataset = driver.begin_fit(dataset, learner, max_rounds=max_rounds, **of_booster)
     done, search = _validate_initial(initial)
-    watcher = None if on_step is None else _Watcher(on_step, done)
+    watcher = None if on_step is None else _ExactFitWatcher(on_step, done)
     fitted = driver.fit(
         dataset, learner, key=key, max_rounds=max_rounds, on_step=watcher, initial=done, **options
     )
@@ -151,7 +151,7 @@ def _validate_initial(initial: Any) -> tuple[State | None, ExactState | None]:
     return (None, None) if initial is None else initial
 
 
-class _Watcher:
+class _ExactFitWatcher:
     """Calls `on_step`, and stores its last result and the last state of the rounds.
 
     The fit needs both after the rounds have ended.
