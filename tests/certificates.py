@@ -7,6 +7,7 @@ were accepted and how long the checks took beside the solvers.
 
 import collections
 import functools
+import itertools
 import math
 import sys
 import time
@@ -257,6 +258,99 @@ def relaxations(rng, count):
         yield Case("relaxation", result, data, {"margin": margin[index]}, optimum, is_false)
 
 
+_MARGIN, _NUM_BITS, _ORDER = 0.25, 3, 2
+
+
+def rules(rng, count):
+    """Rules of at most two of three bits, some unknown, of weighted examples."""
+    learner = jboost.learners.monomials(_ORDER, kappa=0.3)
+    table = rng.integers(0, 2, (count, 10, _NUM_BITS)).astype(np.float32)
+    table[rng.random(table.shape) < 0.1] = np.nan
+    labels, weights = rng.choice([-1, 1], (count, 10)), rng.integers(1, 9, (count, 10)) / 4
+    costs = np.append(0.0, np.asarray(learner.price_list(_NUM_BITS, 10), float))
+    nested = functools.partial(_nested_rules, costs)
+    rounds = rng.integers(1, 20, count)
+    flat = []
+    for one in zip(table, labels, weights, rounds, strict=True):
+        dataset = jboost.make_dataset(*one[:2], weights=one[2])
+        fit = jboost.l0.fit_large(dataset, learner, margin=_MARGIN, max_rounds=int(one[3]))
+        flat.append(_flat_rules(fit))
+    for index, result in enumerate(flat):
+        data = table[index], labels[index]
+        outputs, sizes = every_rule(table[index], _ORDER)
+        pool = outputs, labels[index], costs[sizes], _MARGIN, weights[index]
+        optima = l0.optimum(*pool), l0.integer_optimum(*pool)
+        is_false = functools.partial(_rules_are_false, optima)
+        options = {"weights": weights[index]}
+        yield Case("rules", result, data, options, optima[0], is_false, nested)
+
+
+def every_rule(table, order):
+    """Outputs [m, U] of both constants and of all signed rules of up to `order` literals, and their
+    numbers of literals.
+    """
+    literals = [(column, value) for column in range(table.shape[1]) for value in (0, 1)]
+    columns, sizes = [np.ones(len(table)), -np.ones(len(table))], [0, 0]
+    for size in range(1, order + 1):
+        for chosen in itertools.combinations(literals, size):
+            if len({column for column, _ in chosen}) == size:
+                covers = np.all([table[:, column] == value for column, value in chosen], axis=0)
+                columns += [covers * 1.0, covers * -1.0]
+                sizes += [size, size]
+    return np.stack(columns, axis=1), np.array(sizes)
+
+
+_BOUNDS = ("lower_bound", "upper_bound", "integer_lower_bound", "integer_upper_bound")
+_DUALS = ("example_weights", "pairs", "pair_weights")
+_POINT = ("coefficients", "constants", "selected", "slacks")
+
+
+def _flat_rules(fit):
+    """The arrays of a fit of rules."""
+    found, ensemble = fit.certificate, fit.ensemble
+    arrays = {name: getattr(found, name) for name in _BOUNDS}
+    for kind, duals in (("relaxed", found.proof), ("integer", found.integer_proof)):
+        arrays |= {f"{kind}_{name}": getattr(duals, name) for name in _DUALS}
+    arrays |= {f"point_{name}": getattr(found.point, name) for name in _POINT}
+    arrays |= {f"point_{k}": v for k, v in found.point.hypotheses._asdict().items()}
+    arrays |= dict(ensemble.hypotheses._asdict(), votes=ensemble.votes, constant=ensemble.constant)
+    return types.SimpleNamespace(**{name: np.array(array) for name, array in arrays.items()})
+
+
+def _nested_rules(costs, flat):
+    """The record of a fit from its arrays."""
+    fields = vars(flat)
+
+    def part(prefix):
+        start = f"{prefix}_"
+        found = {k.removeprefix(start): v for k, v in fields.items() if k.startswith(start)}
+        return types.SimpleNamespace(**found)
+
+    ensemble = types.SimpleNamespace(
+        learner=types.SimpleNamespace(max_order=_ORDER),
+        hypotheses=types.SimpleNamespace(literals=flat.literals, sign=flat.sign),
+        votes=flat.votes,
+        constant=flat.constant,
+    )
+    proof = types.SimpleNamespace(
+        **{name: fields[name] for name in _BOUNDS},
+        margin=np.array(_MARGIN),
+        costs=costs,
+        relaxed=part("relaxed"),
+        integer=part("integer"),
+        point=part("point"),
+    )
+    return types.SimpleNamespace(ensemble=ensemble, proof=proof)
+
+
+def _rules_are_false(optima, result):
+    """Whether the bounds leave out the optimum of the relaxation, or that of errors plus costs."""
+    integer = types.SimpleNamespace(
+        lower_bound=result.integer_lower_bound, upper_bound=result.integer_upper_bound
+    )
+    return _bounds_are_false(optima[0], result) or _bounds_are_false(optima[1], integer)
+
+
 @jax.jit
 @jax.vmap
 def _agree(features, labels, weights, costs):
@@ -371,6 +465,7 @@ KINDS = {
     "leave one out": left_out,
     "ensemble": ensembles,
     "combination": combinations,
+    "rules": rules,
 }
 
 

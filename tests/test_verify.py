@@ -73,6 +73,11 @@ def test_verify_accepts_2000_genuine_results_and_none_of_20000_tampered_ones_tha
     check_survey(kind, 334, 10, seed=2)
 
 
+@pytest.mark.slow
+def test_verify_accepts_genuine_rules_and_no_false_ones():
+    check_survey("rules", 6, 20, seed=3)
+
+
 # --- pairs ----------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import jboost
+from certificates import every_rule
 from command_line import run_in
 from jboost import verify
 from oracles import l0
@@ -27,20 +28,6 @@ def random_table(seed):
     labels = rng.choice([-1, 1], 7)
     labels[:2] = 1, -1
     return table, labels, rng.integers(1, 4, 7).astype(float)
-
-
-def monomials_of(table, order):
-    """Outputs [m, U] of the constants and all signed monomials, and their numbers of literals."""
-    literals = [(column, value) for column in range(table.shape[1]) for value in (0, 1)]
-    columns, sizes = [np.ones(len(table)), -np.ones(len(table))], [0, 0]
-    for size in range(1, order + 1):
-        for chosen in itertools.combinations(literals, size):
-            if len({column for column, _ in chosen}) < size:
-                continue
-            covers = np.all([table[:, column] == value for column, value in chosen], axis=0)
-            columns += [covers * 1.0, covers * -1.0]
-            sizes += [size, size]
-    return np.stack(columns, axis=1), np.array(sizes)
 
 
 def random_duals(seed, labels):
@@ -68,7 +55,7 @@ def test_bound_over_monomials_matches_that_of_the_pool_of_all_and_is_below_the_o
 ):
     for seed in range(12):
         table, labels, weights = random_table(seed)
-        outputs, sizes = monomials_of(table, order)
+        outputs, sizes = every_rule(table, order)
         costs = np.array([0.125, 0.5, 1.25])[: order + 1]
         duals = random_duals(seed, labels)
         found = bound(duals, table, labels, weights, costs, either)
@@ -124,7 +111,7 @@ def point_of(outputs, sizes, table, order, seed, labels):
 def test_value_of_point_is_its_objective_and_above_the_optimum(order):
     for seed in range(12):
         table, labels, weights = random_table(seed)
-        outputs, sizes = monomials_of(table, order)
+        outputs, sizes = every_rule(table, order)
         costs = np.array([0.125, 0.5, 1.25])[: order + 1]
         point = point_of(outputs, sizes, table, order, seed, labels)
         examples = verify._read_examples(len(table), labels, weights, None, np.zeros(()))

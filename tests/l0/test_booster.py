@@ -12,7 +12,6 @@ import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import optimize
 
 import jboost
 from jboost.base.status import Status
@@ -108,31 +107,6 @@ def test_bounds_hold_the_optimum_over_all_monomials():
         )
 
 
-def integer_optimum(outputs, labels, cost, margin, weights=1.0, is_counted=0.0, most=np.inf):
-    """(15) by HiGHS as a mixed-integer program in (lambda, mu, xi), with no more than `most` of the
-    hypotheses that are counted.
-    """
-    m, n = outputs.shape
-    rows = np.vstack(
-        [
-            np.hstack([labels[:, None] * outputs, np.zeros((m, n)), (1 + margin) * np.eye(m)]),
-            np.hstack([np.ones((1, n)), np.zeros((1, n + m))]),
-            np.hstack([-np.eye(n), np.eye(n), np.zeros((n, m))]),
-            np.hstack([np.zeros((1, n)), is_counted * np.ones((1, n)), np.zeros((1, m))]),
-        ]
-    )
-    low = np.r_[np.full(m, margin), 1, np.zeros(n), 0]
-    high = np.r_[np.full(m, np.inf), 1, np.full(n, np.inf), most]
-    found = optimize.milp(
-        np.r_[np.zeros(n), cost, weights * np.ones(m)],
-        constraints=optimize.LinearConstraint(rows, low, high),
-        integrality=np.r_[np.zeros(n), np.ones(n + m)],
-        bounds=optimize.Bounds(0, 1),
-    )
-    assert found.success
-    return found.fun
-
-
 @pytest.mark.slow
 def test_integer_bounds_hold_the_optimum_of_the_sparse_problem():
     (features, labels, margins, kappas), fits = fitted(MAX_ROUNDS)
@@ -142,7 +116,7 @@ def test_integer_bounds_hold_the_optimum_of_the_sparse_problem():
             MAX_ORDER,
             mdl_costs(NUM_ATTRIBUTES, NUM_EXAMPLES, MAX_ORDER, kappas[index]),
         )
-        optimum = integer_optimum(outputs, labels[index], cost, float(margins[index]))
+        optimum = oracle.integer_optimum(outputs, labels[index], cost, float(margins[index]))
         assert float(fits.certificate.integer_lower_bound[index]) <= optimum + 1e-5
         assert optimum <= float(fits.certificate.integer_upper_bound[index]) + 1e-5
 
@@ -370,7 +344,7 @@ def test_votes_of_few_hypotheses_keep_to_what_is_allowed_and_come_near_the_best_
             np.asarray(part, float)
             for part in (problem.margins[kept], problem.costs[kept], problem.weights)
         )
-        optimum = integer_optimum(
+        optimum = oracle.integer_optimum(
             margins.T,
             np.ones(20),
             cost,
@@ -506,7 +480,7 @@ def finds_the_optimum(bits, labels, prices, max_order, **options):
     ).certificate
     outputs, cost = every_monomial(features, len(prices) - 1, prices)
     optimum, relaxed = (
-        integer_optimum(outputs, signs, cost, 0.1),
+        oracle.integer_optimum(outputs, signs, cost, 0.1),
         oracle.optimum(outputs, signs, cost, 0.1),
     )
     assert float(found.integer_lower_bound) <= optimum + 1e-5

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+from scipy import optimize
 
 from oracles import highs
 
@@ -82,6 +83,31 @@ def make(outputs, labels, costs, margin, weights=None, helps=serves, pairs=None)
 def optimum(outputs, labels, costs, margin, weights=None, helps=serves, pairs=None) -> float:
     """By the simplex method."""
     return highs.solve(make(outputs, labels, costs, margin, weights, helps, pairs)).objective
+
+
+def integer_optimum(outputs, labels, cost, margin, weights=1.0, is_counted=0.0, most=np.inf):
+    """(15) by HiGHS as a mixed-integer program in (lambda, mu, xi), with no more than `most` of the
+    hypotheses that are counted.
+    """
+    m, n = outputs.shape
+    rows = np.vstack(
+        [
+            np.hstack([labels[:, None] * outputs, np.zeros((m, n)), (1 + margin) * np.eye(m)]),
+            np.hstack([np.ones((1, n)), np.zeros((1, n + m))]),
+            np.hstack([-np.eye(n), np.eye(n), np.zeros((n, m))]),
+            np.hstack([np.zeros((1, n)), is_counted * np.ones((1, n)), np.zeros((1, m))]),
+        ]
+    )
+    low = np.r_[np.full(m, margin), 1, np.zeros(n), 0]
+    high = np.r_[np.full(m, np.inf), 1, np.full(n, np.inf), most]
+    found = optimize.milp(
+        np.r_[np.zeros(n), cost, weights * np.ones(m)],
+        constraints=optimize.LinearConstraint(rows, low, high),
+        integrality=np.r_[np.zeros(n), np.ones(n + m)],
+        bounds=optimize.Bounds(0, 1),
+    )
+    assert found.success
+    return found.fun
 
 
 def exactly(values) -> np.ndarray:
