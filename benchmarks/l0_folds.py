@@ -84,7 +84,7 @@ def _ours(
     }
     return functools.partial(
         methods.learn_folds,
-        METHOD,
+        (METHOD,),
         methods.sizes_of(dict(settings), SET),
         parts,
         labels.astype(np.float32),
@@ -118,7 +118,7 @@ def run(
     for count in counts:
         contender = Contender("jboost", _ours(parts[:count], labels, settings), repeats=repeats)
         ours, found = harness.race([contender])
-        facts = found["jboost"]
+        facts = [of_methods[0] for of_methods in found["jboost"]]
         for number, highs in enumerate(values["HiGHS"][:count]):
             lower, upper = facts[number]["lower_bound"], facts[number]["upper_bound"]
             met = min(upper, highs.upper) - max(lower, highs.lower)

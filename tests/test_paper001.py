@@ -48,6 +48,11 @@ def table():
     return rows, np.where((rows[:, 0] > 2) ^ (rng.random(40) < 0.2), 1.0, -1.0), ("size", "age")
 
 
+def alike_for(group, *values):
+    """What `methods.learn` returns where the methods of a group all found the same."""
+    return tuple(np.full((len(group),), value) for value in values)
+
+
 WITH_INNER = {"replications": 1, "folds": 2, "inner_folds": 3, "cuts": "class_changes"}
 
 
@@ -106,7 +111,7 @@ def test_inner_folds_are_binarized_without_what_they_hold_out(table):
 def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
     calls = []
 
-    def learn(method, sizes, examples, features, labels, training, knobs, key):
+    def learn(group, sizes, examples, features, labels, training, knobs, key):
         if len(calls) == 5:
             calls.append("cut off")
             raise KeyboardInterrupt
@@ -116,12 +121,12 @@ def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
         assert float(examples.dataset.weights[counted].sum()) == training.sum()
         assert (
             int(counted.sum()) < training.sum()
-            if method == "l0"
+            if group == ("l0",)
             else int(counted.sum()) == training.sum()
         )
-        calls.append((method, training.tobytes(), float(knobs["nu"])))
+        calls.append((group, training.tobytes(), float(knobs["nu"])))
         right = int((~training).sum()) - 1
-        return right, int(training.sum()), 3, 0.1, 2, 0, 1.0, 2.0, np.nan
+        return alike_for(group, right, int(training.sum()), 3, 0.1, 2, 0, 1.0, 2.0, np.nan)
 
     monkeypatch.setattr(methods, "learn", learn)
     arguments = [
@@ -220,14 +225,16 @@ def test_folds_in_one_program_are_as_one_by_one(folder, names):
 
 @pytest.mark.slow
 def test_folds_that_do_not_fit_a_device_together_are_fewer(folder, fits, monkeypatch, capsys):
-    def learn_together(method, sizes, examples, features, labels, training, knobs, key):
+    def learn_together(group, sizes, examples, features, labels, training, knobs, key):
         num_folds = len(features)
         tried.append(num_folds)
         if num_folds > 2:
             raise jax.errors.JaxRuntimeError(
                 "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes."
             )
-        return tuple(np.full(num_folds, value) for value in (1, 20, 3, 0.1, 2, 0, 1.0, 2.0, np.nan))
+        return tuple(
+            np.full((num_folds, 1), value) for value in (1, 20, 3, 0.1, 2, 0, 1.0, 2.0, np.nan)
+        )
 
     tried = []
     monkeypatch.setattr(methods, "learn_together", learn_together)
@@ -250,9 +257,9 @@ def test_counts_are_positive(folder, option, capsys):
 
 @pytest.mark.slow
 def test_a_list_of_parameters_is_drawn(folder, monkeypatch):
-    def learn(method, sizes, examples, features, labels, training, knobs, key):
-        asked.add((method, round(float(knobs["nu"]), 3), float(knobs["margin_times_m"])))
-        return 5, 20, 3, float(knobs["nu"]), 2, 0, 1.0, 2.0, np.nan
+    def learn(group, sizes, examples, features, labels, training, knobs, key):
+        asked.add((*group, round(float(knobs["nu"]), 3), float(knobs["margin_times_m"])))
+        return alike_for(group, 5, 20, 3, float(knobs["nu"]), 2, 0, 1.0, 2.0, np.nan)
 
     asked = set()
     monkeypatch.setattr(methods, "learn", learn)
@@ -310,9 +317,9 @@ def test_sizes_are_one_for_all_sets_or_one_for_each():
 def test_limits_of_rules_by_set_are_taken_and_missing_ones_refused(folder, fits, monkeypatch):
     asked = {}
 
-    def learn(method, sizes, examples, features, labels, training, knobs, key):
+    def learn(group, sizes, examples, features, labels, training, knobs, key):
         asked[float(labels.sum())] = sizes.max_hypotheses
-        return 1, 20, 3, 0.1, 2, 0, 1.0, 2.0, np.nan
+        return alike_for(group, 1, 20, 3, 0.1, 2, 0, 1.0, 2.0, np.nan)
 
     monkeypatch.setattr(methods, "learn", learn)
     rows = (folder / "BCW.csv").read_text()
@@ -391,6 +398,29 @@ def test_votes_of_algorithm_1_by_the_method_for_large_tables(folder):
         assert vertex["lower_bound"] <= vertex["upper_bound"] <= whole["upper_bound"]
 
 
+def test_methods_that_share_their_rounds_are_one_group():
+    named = ["l0-relaxed", "lpboost", "l0-vertex", "l0-large-vertex"]
+    assert methods.sharing_rounds(named) == [
+        ("l0-relaxed", "l0-vertex"),
+        ("lpboost",),
+        ("l0-large-vertex",),
+    ]
+
+
+def test_only_the_methods_whose_lines_are_missing_are_fitted(folder, fits):
+    """Of methods that share their rounds, each has lines of its own."""
+    text = SETTINGS.replace('["l0", "lpboost", "slipper"]', '["l0-relaxed", "l0-vertex"]')
+    (folder / "settings.toml").write_text(text)
+    assert command.main(arguments_of(folder)) == 0
+    assert fits == ["l0-relaxed", "l0-vertex"] * 6
+    lines = (folder / "out.jsonl").read_text().splitlines()
+    kept = [line for line in lines if '"l0-vertex"' not in line or '"fold": 1' not in line]
+    (folder / "out.jsonl").write_text("\n".join(kept) + "\n")
+    assert command.main(arguments_of(folder)) == 0
+    assert fits[12:] == ["l0-vertex"] * 2
+    assert len(line_module.read_lines(folder / "out.jsonl")) == 12
+
+
 def test_what_the_folder_lacks_comes_from_openml(tmp_path, monkeypatch):
     def fetch(*, data_id, as_frame, parser):
         assert (data_id, as_frame) == (56, False)
@@ -455,9 +485,10 @@ def arguments_of(folder):
 def fits(monkeypatch):
     """How many fits there were, all of them made at once."""
 
-    def learn(method, sizes, examples, features, labels, training, knobs, key):
-        made.append(method)
-        return int((~training).sum()), int(training.sum()), 3, 0.1, 2, 0, 1.0, 2.0, np.nan
+    def learn(group, sizes, examples, features, labels, training, knobs, key):
+        made.extend(group)
+        right = int((~training).sum())
+        return alike_for(group, right, int(training.sum()), 3, 0.1, 2, 0, 1.0, 2.0, np.nan)
 
     made = []
     monkeypatch.setattr(methods, "learn", learn)

@@ -45,6 +45,12 @@ class Sizes(NamedTuple):
     inner_seconds: float | None = None  # of the clock, for cross-validation and fit together
 
 
+VOTE_OF = {  # the methods that share their rounds, with the final vote of each
+    "l0": "sparse",
+    "l0-relaxed": "relaxed",
+    "l0-coefficients": "coefficients",
+    "l0-vertex": "vertex",
+}
 VOTES = {
     "sparse": lambda sizes: jboost.l0.SearchConfig(max_hypotheses=sizes.max_sparse),
     "relaxed": lambda sizes: jboost.l0.RelaxedConfig(sizes.max_hypotheses),
@@ -92,23 +98,34 @@ def examples_of(method: str, part: Prepared, labels: np.ndarray) -> Examples:
 
 
 def _fit_l0(
-    examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes, *, vote: str
-) -> Any:
-    margin = knobs["margin_times_m"] / knobs["num_training"]
-    room = {
-        "max_rounds": sizes.max_rounds,
-        "max_columns": sizes.max_columns,
-        "search": VOTES[vote](sizes),
-    }
-    learner = make_learner(knobs["kappa"])
-    return jboost.l0.fit(
+    methods: Sequence[str],
+    examples: Examples,
+    make_learner: Any,
+    knobs: Any,
+    sizes: Sizes,
+) -> list[Any]:
+    """A fit for each of these methods, which share the rounds and differ in the final vote."""
+    state = jboost.l0.init(
         examples.dataset,
-        learner,
-        margin=margin,
+        make_learner(knobs["kappa"]),
+        margin=knobs["margin_times_m"] / knobs["num_training"],
         tolerance=knobs["tolerance"],
         bound_integer=False,
-        **room,
+        max_rounds=sizes.max_rounds,
+        max_columns=sizes.max_columns,
     )
+
+    def goes_on(state: Any) -> Any:
+        is_unfinished = state.status == int(jboost.status.Status.UNFINISHED)
+        return is_unfinished & (state.num_rounds < sizes.max_rounds)
+
+    state = jax.lax.while_loop(
+        goes_on, lambda state: jboost.l0.step(state, examples.dataset)[0], state
+    )
+    return [
+        jboost.l0.finish(state, examples.dataset, search=VOTES[VOTE_OF[method]](sizes))
+        for method in methods
+    ]
 
 
 def _fit_l0_chosen(
@@ -169,10 +186,6 @@ def _fit_adaboost(examples: Examples, make_learner: Any, key: Any, knobs: Any, s
 
 FITS = {
     "adaboost": _fit_adaboost,
-    "l0": functools.partial(_fit_l0, vote="sparse"),
-    "l0-relaxed": functools.partial(_fit_l0, vote="relaxed"),
-    "l0-coefficients": functools.partial(_fit_l0, vote="coefficients"),
-    "l0-vertex": functools.partial(_fit_l0, vote="vertex"),
     "l0-chosen": _fit_l0_chosen,
     "lpboost": _fit_lpboost,
     "lpboost-stumps": functools.partial(_fit_lpboost, learner=jboost.learners.stumps()),
@@ -206,9 +219,9 @@ PARAMETERS = {  # what may be a list in the settings, and is in the figures
 }
 
 
-@functools.partial(jax.jit, static_argnames=("method", "sizes"))
+@functools.partial(jax.jit, static_argnames=("methods", "sizes"))
 def learn(
-    method: str,
+    methods: tuple[str, ...],
     sizes: Sizes,
     examples: Examples,
     features: Any,
@@ -217,8 +230,8 @@ def learn(
     knobs: Any,
     key: Any,
 ) -> tuple[Any, ...]:
-    """Right answers on held-out rows and on the others, support, the margin that a share nu of the
-    others falls short of, rounds, status, bounds.
+    """What `_counts` says of one method, or of several that share their rounds: each with an axis
+    of methods.
     """
     knobs = {**knobs, "num_training": jnp.sum(training)}
 
@@ -230,8 +243,13 @@ def learn(
             sizes.max_order, cost=cost, num_proposed=sizes.num_proposed
         )
 
-    fit = FITS[method](examples, make_learner, key, knobs, sizes)
-    return _counts(fit, features, labels, training, knobs["nu"])
+    if methods[0] in VOTE_OF:
+        fits = _fit_l0(methods, examples, make_learner, knobs, sizes)
+    else:
+        (method,) = methods
+        fits = [FITS[method](examples, make_learner, key, knobs, sizes)]
+    counts = [_counts(fit, features, labels, training, knobs["nu"]) for fit in fits]
+    return jax.tree.map(lambda *parts: jnp.stack(parts), *counts)
 
 
 def learn_on_host(
@@ -294,6 +312,9 @@ HOST = {  # one fold after the other
 
 
 def _counts(fit: Any, features: Any, labels: Any, training: Any, nu: Any) -> tuple[Any, ...]:
+    """Right answers on held-out rows and on the others, support, the margin that a share nu of the
+    others falls short of, rounds, status, bounds, literals.
+    """
     scores = jboost.predict_scores(fit.ensemble, features)
     right = jnp.where(scores > 0, 1, -1) == labels
     votes = jnp.any(jnp.abs(fit.ensemble.votes) > 1e-6, axis=1)
@@ -340,9 +361,9 @@ def _size_on(name: str, field: str, value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-@functools.partial(jax.jit, static_argnames=("method", "sizes"))
+@functools.partial(jax.jit, static_argnames=("methods", "sizes"))
 def learn_together(
-    method: str,
+    methods: tuple[str, ...],
     sizes: Sizes,
     examples: Examples,
     features: Any,
@@ -355,29 +376,35 @@ def learn_together(
     has the number of attributes.
     """
     own = {name: 0 if name == "num_attributes" else None for name in knobs}
-    return jax.vmap(functools.partial(learn, method, sizes), in_axes=(0, 0, None, 0, own, 0))(
+    return jax.vmap(functools.partial(learn, methods, sizes), in_axes=(0, 0, None, 0, own, 0))(
         examples, features, labels, training, knobs, key
     )
 
 
 def evaluate(
-    method: str, sizes: Sizes, parts: Sequence[Prepared], labels: np.ndarray, knobs: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """What a method finds on folds, in words and shares; of a peer accuracies and support alone.
+    methods: tuple[str, ...],
+    sizes: Sizes,
+    parts: Sequence[Prepared],
+    labels: np.ndarray,
+    knobs: dict[str, Any],
+) -> Iterator[list[dict[str, Any]]]:
+    """What each of some methods that share their rounds finds on folds, in words and shares; of a
+    peer accuracies and support alone.
 
     Several folds are one program, or as many programs as the memory of the device asks for.
     """
     start = time.perf_counter(), time.process_time()
+    method = methods[0]
     if method in PEERS:
         results = [
-            dict(zip(FOUND, PEERS[method](part.features, labels, part.training), strict=False))
+            [dict(zip(FOUND, PEERS[method](part.features, labels, part.training), strict=False))]
             for part in parts
         ]
     elif method in HOST:
-        results = [_as_found(learn_on_host(method, sizes, part, labels, knobs)) for part in parts]
+        results = [[_as_found(learn_on_host(method, sizes, part, labels, knobs))] for part in parts]
     else:
         try:
-            results = learn_folds(method, sizes, parts, labels, knobs)
+            results = learn_folds(methods, sizes, parts, labels, knobs)
         except jax.errors.JaxRuntimeError as error:
             half = len(parts) // 2
             if half == 0 or "RESOURCE_EXHAUSTED" not in str(error):
@@ -388,52 +415,66 @@ def evaluate(
                 file=sys.stderr,
             )
             for some in (parts[:half], parts[half:]):
-                yield from evaluate(method, sizes, some, labels, knobs)
+                yield from evaluate(methods, sizes, some, labels, knobs)
             return
     clock, cpu = time.perf_counter() - start[0], time.process_time() - start[1]
+    num_fits = len(parts) * len(methods)
     took = (
-        {"cpu_seconds": cpu / len(parts)}
+        {"cpu_seconds": cpu / num_fits}
         if jax.default_backend() == "cpu"
-        else {"seconds": clock / len(parts)}
+        else {"seconds": clock / num_fits}
     )
     for part, found in zip(parts, results, strict=True):
-        num_training = int(part.training.sum())
-        right = {
-            "accuracy": found.pop("right") / (len(labels) - num_training),
-            "training_accuracy": found.pop("right_in_training") / num_training,
-        }
-        if "status" in found:
-            found["status"] = jboost.status.Status(int(found["status"])).name
-        yield {**right, **found, "num_attributes": part.num_attributes, **took}
+        yield [_in_words(part, of_method, len(labels)) | took for of_method in found]
+
+
+def _in_words(part: Prepared, found: dict[str, float], num_rows: int) -> dict[str, Any]:
+    """What a method found on a fold: shares of right answers, and the name of the status."""
+    num_training = int(part.training.sum())
+    facts: dict[str, Any] = {
+        "accuracy": found["right"] / (num_rows - num_training),
+        "training_accuracy": found["right_in_training"] / num_training,
+        **{name: found[name] for name in FOUND[2:] if name in found},
+        "num_attributes": part.num_attributes,
+    }
+    if "status" in facts:
+        facts["status"] = jboost.status.Status(int(facts["status"])).name
+    return facts
 
 
 def learn_folds(
-    method: str, sizes: Sizes, parts: Sequence[Prepared], labels: np.ndarray, knobs: dict[str, Any]
-) -> list[dict[str, float]]:
-    """What `learn` says of folds, a dictionary for each: one program for all."""
+    methods: tuple[str, ...],
+    sizes: Sizes,
+    parts: Sequence[Prepared],
+    labels: np.ndarray,
+    knobs: dict[str, Any],
+) -> list[list[dict[str, float]]]:
+    """What `learn` says of folds, a dictionary for each method in each of them: one program for
+    all.
+    """
     parts = alike(parts)
-    examples = [examples_of(method, part, labels) for part in parts]
+    examples = [examples_of(methods[0], part, labels) for part in parts]
     if len(parts) == 1:
         (part,) = parts
         result = learn(
-            method,
+            methods,
             sizes,
             examples[0],
-            features_of(method, part),
+            features_of(methods[0], part),
             labels,
             part.training,
             {**knobs, "num_attributes": part.num_attributes},
             part.key,
         )
-        return [_as_found(result)]
+        return [_found_by_each(result)]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *examples)
-    features = np.stack([features_of(method, part) for part in parts])
+    features = np.stack([features_of(methods[0], part) for part in parts])
     training, num_attributes = (
         np.stack([getattr(part, name) for part in parts]) for name in ("training", "num_attributes")
     )
     key = jnp.stack([part.key for part in parts])
     result = learn_together(
-        method,
+        methods,
         sizes,
         stacked,
         features,
@@ -442,8 +483,14 @@ def learn_folds(
         {**knobs, "num_attributes": num_attributes},
         key,
     )
-    rows = np.stack([np.asarray(part, float) for part in result], axis=1)
-    return [_as_found(row) for row in rows]
+    return [
+        _found_by_each([np.asarray(leaf)[place] for leaf in result]) for place in range(len(parts))
+    ]
+
+
+def _found_by_each(result: Sequence[Any]) -> list[dict[str, float]]:
+    """What `learn` returns, a dictionary for each method."""
+    return [_as_found(values) for values in zip(*map(np.asarray, result), strict=True)]
 
 
 def _as_found(values: Sequence[Any]) -> dict[str, float]:
@@ -452,6 +499,14 @@ def _as_found(values: Sequence[Any]) -> dict[str, float]:
     return {
         name: value for name, value in found.items() if not math.isnan(value) or name != "literals"
     }
+
+
+def sharing_rounds(methods: Sequence[str]) -> list[tuple[str, ...]]:
+    """The methods in their order, in groups that share their rounds."""
+    groups: dict[str, list[str]] = {}
+    for method in methods:
+        groups.setdefault("l0" if method in VOTE_OF else method, []).append(method)
+    return [tuple(group) for group in groups.values()]
 
 
 def present(methods: Sequence[str]) -> list[str]:

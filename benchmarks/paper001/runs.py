@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import hashlib
 import itertools
 import json
 import multiprocessing
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from benchmarks import harness
 from benchmarks.paper001 import methods
 from benchmarks.paper001.data import drawn, read_set
-from benchmarks.paper001.folds import prepare
+from benchmarks.paper001.folds import Prepared, prepare
 from benchmarks.paper001.lines import KEYS, digest_of, read_lines, values_of
 
 KNOBS = ("kappa", "tolerance", "inner_kappas", "inner_margins_times_m")
@@ -68,7 +69,9 @@ def run(
         name: np.atleast_1d(settings[name])[0] for name in methods.PARAMETERS.values()
     }
     runs = [
-        (method, value) for method in settings["methods"] for value in values_of(settings, method)
+        (group, value)
+        for group in methods.sharing_rounds(settings["methods"])
+        for value in values_of(settings, group[0])
     ]
     for name in names:
         folds = [
@@ -76,7 +79,12 @@ def run(
             for replication in range(settings["replications"])
             for fold in range(settings["folds"])
         ]
-        asked = {(name, *place, *one) for place in folds for one in runs}
+        asked = {
+            (name, *place, method, value)
+            for place in folds
+            for group, value in runs
+            for method in group
+        }
         if asked & done:
             print(
                 f"{name}: {len(asked & done)} of {len(asked)} fits are taken from {lines}; another"
@@ -96,34 +104,51 @@ def run(
             )
         prepared = prepare(table, labels, columns, settings)
         while folds := list(itertools.islice(prepared, together)):
-            for method, value in runs:
-                todo = [one for one in folds if (name, *one[:2], method, value) not in done]
+            for group, value in runs:
                 here = (
-                    {**knobs, methods.PARAMETERS[method]: value}
-                    if method in methods.PARAMETERS
+                    {**knobs, methods.PARAMETERS[group[0]]: value}
+                    if group[0] in methods.PARAMETERS
                     else knobs
                 )
                 numbers = {name: jnp.asarray(knob, jnp.float32) for name, knob in here.items()}
-                found = (
-                    methods.evaluate(
-                        method,
+                for missing, todo in _not_done(folds, done, name, group, value):
+                    found = methods.evaluate(
+                        missing,
                         sizes[name],
                         [part for _, _, part in todo],
                         labels.astype(np.float32),
                         numbers,
                     )
-                    if todo
-                    else ()
-                )
-                for (replication, fold, _), facts in zip(todo, found, strict=True):
-                    line = {
-                        "settings": digest,
-                        "data": data,
-                        "set": name,
-                        "replication": replication,
-                        "fold": fold,
-                    }
-                    line |= {"method": method, "parameter": value, **facts}
-                    with lines.open("a") as file:
-                        file.write(json.dumps(line) + "\n")
-                    print(json.dumps(line), flush=True)
+                    for (replication, fold, _), facts in zip(todo, found, strict=True):
+                        start = {
+                            "settings": digest,
+                            "data": data,
+                            "set": name,
+                            "replication": replication,
+                            "fold": fold,
+                        }
+                        for method, of_method in zip(missing, facts, strict=True):
+                            line = start | {"method": method, "parameter": value, **of_method}
+                            _write(line, lines)
+
+
+def _not_done(
+    folds: Sequence[tuple[int, int, Prepared]],
+    done: set[tuple[Any, ...]],
+    name: str,
+    group: tuple[str, ...],
+    value: float | None,
+) -> Iterator[tuple[tuple[str, ...], list[tuple[int, int, Prepared]]]]:
+    """The methods of a group whose lines are missing, with the folds that lack just these."""
+    by_missing = collections.defaultdict(list)
+    for fold in folds:
+        missing = tuple(method for method in group if (name, *fold[:2], method, value) not in done)
+        by_missing[missing].append(fold)
+    by_missing.pop((), None)
+    yield from by_missing.items()
+
+
+def _write(line: dict[str, Any], lines: Path) -> None:
+    with lines.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    print(json.dumps(line), flush=True)

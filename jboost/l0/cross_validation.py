@@ -357,10 +357,7 @@ class _PathArguments:
 
     def finish(self, state: State, rows: Dataset) -> tuple[Fit, ...]:
         """The fits of a state with each of the searches."""
-        return tuple(
-            finish(state._replace(booster=dataclasses.replace(state.booster, search=search)), rows)
-            for search in self.searches
-        )
+        return tuple(finish(state, rows, search=search) for search in self.searches)
 
     def evaluate(self, kappa: Array, fold: _PathFolds, margins: Array) -> Array:
         """The held-out error of each margin and search, [L, S]."""

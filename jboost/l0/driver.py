@@ -271,9 +271,26 @@ def _with_vote(
 
 
 @meshes.takes_gathered
+def finish(state: State, dataset: Dataset, *, search: VoteConfig | None = None) -> L0Fit:
+    """The fit of a state: computes the final vote over its columns.
+
+    Args:
+      state: from `init`, `step`, or the `on_step` of `fit`.
+      dataset: that of the state.
+      search: static; the method of the final vote, as for `fit`, so that several votes can share
+        the rounds. None for that of the state.
+
+    Raises:
+      ValueError: if `search` is not one of the configs that `fit` takes.
+    """
+    if search is not None:
+        booster = dataclasses.replace(state.booster, search=validate_search(search))
+        state = state._replace(booster=booster)
+    return _finish(state, dataset)
+
+
 @devices.host_jit
-def finish(state: State, dataset: Dataset) -> L0Fit:
-    """The fit of a state: computes the final vote over its columns by the method of `search`."""
+def _finish(state: State, dataset: Dataset) -> L0Fit:
     fitted = boosting.finish(state)
     booster, memory = state.booster, state.memory
     instance = booster.instance(dataset, memory.outputs, memory.costs, memory.is_used)

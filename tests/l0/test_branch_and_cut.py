@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_booster import every_monomial, integer_optimum, mdl_costs
+from test_booster import every_monomial, mdl_costs
 
 import jboost
 from jboost import l0
@@ -128,7 +128,7 @@ def test_optima_are_those_of_the_mixed_integer_program():
     problems = pools(30, 0)
     found = solve_all(*problems)
     for index, (outputs, labels, costs, margin) in enumerate(zip(*problems, strict=True)):
-        optimum = integer_optimum(outputs, labels, costs, float(margin))
+        optimum = oracle.integer_optimum(outputs, labels, costs, float(margin))
         assert found.lower_bound[index] <= optimum + 1e-5, index
         assert found.loss[index] == pytest.approx(optimum, abs=2e-3), index
         assert found.status[index] == Status.OPTIMAL, index
@@ -144,7 +144,7 @@ def test_margins_that_are_met_with_equality():
     costs[::2] = 0
     found = solve_all(outputs, labels, costs, margins)
     for index in range(30):
-        optimum = integer_optimum(
+        optimum = oracle.integer_optimum(
             outputs[index], labels[index], costs[index], float(margins[index])
         )
         assert found.lower_bound[index] <= optimum + 1e-5, index
@@ -188,7 +188,7 @@ def test_what_rounding_leaves_is_no_hypothesis(x64):
     """The best vote is met with coefficients of 1e-16 besides, which are not to be paid for."""
     outputs, labels, costs, margins = (part[53] for part in pools(60, 105))
     found = solve_one(outputs, labels, costs, float(margins))
-    optimum = integer_optimum(outputs, labels, costs, float(margins))
+    optimum = oracle.integer_optimum(outputs, labels, costs, float(margins))
     assert (int(found.status), float(found.loss)) == (
         Status.OPTIMAL,
         pytest.approx(optimum, abs=1e-4),
@@ -203,7 +203,7 @@ def test_margins_that_are_small(x64):
     outputs, labels, costs, _ = pools(6, 7)
     found = solve_all(outputs, labels, costs, np.full(6, 1e-3))
     for index in range(6):
-        optimum = integer_optimum(outputs[index], labels[index], costs[index], 1e-3)
+        optimum = oracle.integer_optimum(outputs[index], labels[index], costs[index], 1e-3)
         assert (int(found.status[index]), float(found.loss[index])) == (
             Status.OPTIMAL,
             pytest.approx(optimum, abs=2e-3),
@@ -216,7 +216,7 @@ def test_limits_leave_valid_bounds():
     for config in (l0.ExactConfig(max_batches=1), l0.ExactConfig(batch=2, capacity=3)):
         found = solve_all(outputs, labels, costs, margins, config=config)
         for index in range(30):
-            optimum = integer_optimum(
+            optimum = oracle.integer_optimum(
                 outputs[index], labels[index], costs[index], float(margins[index])
             )
             assert found.lower_bound[index] <= optimum + 1e-5
@@ -244,7 +244,7 @@ def test_the_bound_climbs_with_the_nodes():
     )
     assert int(found.status) == Status.OPTIMAL
     assert float(found.loss) == pytest.approx(
-        integer_optimum(outputs, labels, costs, 0.3), abs=1e-3
+        oracle.integer_optimum(outputs, labels, costs, 0.3), abs=1e-3
     )
     nodes, bounds = np.array(seen).T
     first, middle = bounds[0], bounds[nodes <= nodes[-1] / 2][-1]
@@ -453,7 +453,7 @@ def test_models_over_all_hypotheses_of_a_learner(room):
     founds, scores = jax.device_get(jax.lax.map(fit_all, (bits, labels, margins, kappas)))
     for index in range(8):
         outputs, costs = every_monomial(bits[index], 2, mdl_costs(4, EXAMPLES, 2, kappas[index]))
-        optimum = integer_optimum(outputs, labels[index], costs, float(margins[index]))
+        optimum = oracle.integer_optimum(outputs, labels[index], costs, float(margins[index]))
         lower, upper = (
             founds.certificate.integer_lower_bound[index],
             founds.certificate.integer_upper_bound[index],

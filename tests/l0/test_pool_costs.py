@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_booster import integer_optimum
 
 import jboost
 from jboost import l0, learners, lpboost
@@ -49,7 +48,7 @@ def test_bounds_are_those_of_the_pool_with_these_costs(costs):
     assert certificate.lower_bound <= relaxed + 1e-5
     assert certificate.upper_bound >= relaxed - 1e-5
     assert certificate.upper_bound - certificate.lower_bound <= 2e-3 * max(1, relaxed)
-    whole = integer_optimum(outputs, LABELS, prices, MARGIN)
+    whole = oracle.integer_optimum(outputs, LABELS, prices, MARGIN)
     assert certificate.integer_lower_bound <= whole + 1e-5
     assert certificate.integer_upper_bound >= whole - 1e-5
     exact = l0.fit_exact(DATASET, learners.pool(costs=costs), **SMALL)

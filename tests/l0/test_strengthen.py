@@ -8,7 +8,6 @@ from fractions import Fraction
 import jax
 import numpy as np
 import pytest
-from test_booster import integer_optimum
 from test_branch_and_cut import pools
 
 import jboost
@@ -108,9 +107,9 @@ def test_bounds_hold_of_the_integer_problem():
     num_better = 0
     for index, (outputs, labels, costs, margin) in enumerate(zip(*problems, strict=True)):
         one = jax.tree.map(lambda leaf, index=index: leaf[index], found)
-        assert one.lower_bound <= integer_optimum(outputs, labels, costs, float(margin)) + 1e-5, (
-            index
-        )
+        assert (
+            one.lower_bound <= oracle.integer_optimum(outputs, labels, costs, float(margin)) + 1e-5
+        ), index
         assert one.lower_bound >= one.relaxation_bound
         if one.lower_bound > max(one.relaxation_bound, 0):
             assert recompute(one, outputs, labels, costs, margin) >= float(one.lower_bound)
@@ -128,7 +127,7 @@ def test_an_odd_cycle_is_closed():
     )
     labels, costs = np.array([1, 1, 1, -1]), np.array([0.3, 0.3, 0.3, 0, 0], np.float32)
     found = l0.strengthen(outputs, labels, costs, margin=0.05)
-    optimum = integer_optimum(outputs, labels, costs, 0.05)
+    optimum = oracle.integer_optimum(outputs, labels, costs, 0.05)
     assert float(found.relaxation_bound) == pytest.approx(0.45, abs=1e-3)
     assert float(found.lower_bound) == pytest.approx(0.6, abs=1e-3)
     assert found.lower_bound <= optimum + 1e-5
@@ -242,7 +241,9 @@ def test_cuts_from_triples_in_the_nodes_keep_the_optimum():
         )(outputs, labels, costs, margins)
     )
     for index in range(12):
-        whole = integer_optimum(outputs[index], labels[index], costs[index], float(margins[index]))
+        whole = oracle.integer_optimum(
+            outputs[index], labels[index], costs[index], float(margins[index])
+        )
         assert found.lower_bound[index] <= whole + 1e-5, index
         np.testing.assert_allclose(found.loss[index], whole, atol=2e-3, err_msg=str(index))
     with pytest.raises(ValueError, match=r"config\.num_triples"):

@@ -208,6 +208,26 @@ def test_vertex_is_not_the_solution_where_a_used_column_was_overwritten():
 
 
 @pytest.mark.slow
+def test_finish_with_another_search_equals_a_fit_with_it():
+    """The rounds do not depend on the final vote."""
+    dataset = jboost.make_dataset(FEATURES[0], LABELS[0])
+    states = []
+    l0.fit(dataset, LEARNER, **OPTIONS, on_step=lambda state, _: states.append(state))
+    searches = [
+        l0.SearchConfig(max_hypotheses=2),
+        l0.RelaxedConfig(3),
+        l0.CoefficientsConfig(),
+        l0.VertexConfig(),
+    ]
+    for search in searches:
+        one = l0.finish(states[-1], dataset, search=search)
+        other = l0.fit(dataset, LEARNER, search=search, **OPTIONS)
+        jax.tree.map(np.testing.assert_array_equal, one, other)
+    with pytest.raises(ValueError, match="search"):
+        l0.finish(states[-1], dataset, search="vertex")
+
+
+@pytest.mark.slow
 def test_path_and_choose_take_a_vertex():
     dataset = jboost.make_dataset(FEATURES[0], LABELS[0])
     options = {"max_rounds": 12, "max_columns": 8, "bound_integer": False}
