@@ -19,7 +19,7 @@ from jax import lax
 from jax.tree_util import Partial
 
 from jboost.base import boosting, check, checksums, derivatives, devices, folds, loops, meshes
-from jboost.base.boosting import Fit, State
+from jboost.base.boosting import State
 from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
 from jboost.base.status import Status
@@ -28,7 +28,7 @@ from jboost.l0.booster import L0, VoteConfig
 from jboost.l0.driver import begin_fit, constant_cost_of, finish, validate_search
 from jboost.l0.path import walk_margins
 from jboost.l0.relaxation import validate_features
-from jboost.l0.types import RelaxationConfig
+from jboost.l0.types import L0Fit, RelaxationConfig
 
 MakeLearner = Callable[[Any], Any]
 
@@ -47,7 +47,7 @@ class Choice(NamedTuple):
     the largest margin, then by the first search.
     """
 
-    fit: Fit  # of all examples, with the chosen kappa, margin and search
+    fit: L0Fit  # of all examples, with the chosen kappa, margin and search
     margin: Array  # [] rho
     kappa: Array  # []
     place: Array  # [3] int32 indices of the chosen kappa, margin and search
@@ -308,7 +308,7 @@ class _Settled(NamedTuple):
     standard_errors: Array  # [K, L, S]
     is_known: Array  # [] bool, whether there is an error of any candidate
 
-    def choice(self, fit: Fit, margin: Array, kappa: Array) -> Choice:
+    def choice(self, fit: L0Fit, margin: Array, kappa: Array) -> Choice:
         status = jnp.where(self.is_known, fit.status, int(Status.INVALID_INPUT))
         return Choice(
             fit,
@@ -342,7 +342,9 @@ class _PathArguments:
             self.dataset if fold.features is None else self.dataset._replace(features=fold.features)
         )
 
-    def walk(self, kappa: Array, fold: _PathFolds, margins: Array, *, bounds_integer: bool) -> Fit:
+    def walk(
+        self, kappa: Array, fold: _PathFolds, margins: Array, *, bounds_integer: bool
+    ) -> L0Fit:
         """The fits of one fold for all margins and searches, with axes [L, S]."""
         rows = _without_held_out(self.with_features_of(fold), fold.held_out)
         rounds = self.max_rounds * margins.shape[0]
@@ -355,7 +357,7 @@ class _PathArguments:
         )
         return jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=1), *fits)
 
-    def finish(self, state: State, rows: Dataset) -> tuple[Fit, ...]:
+    def finish(self, state: State, rows: Dataset) -> tuple[L0Fit, ...]:
         """The fits of a state with each of the searches."""
         return tuple(finish(state, rows, search=search) for search in self.searches)
 

@@ -221,7 +221,7 @@ def test_finish_with_another_search_equals_a_fit_with_it():
     ]
     for search in searches:
         one = l0.finish(states[-1], dataset, search=search)
-        other = l0.fit(dataset, LEARNER, search=search, **OPTIONS)
+        other = l0.fit(dataset, LEARNER, search=search, **OPTIONS, on_step=lambda *_: None)
         jax.tree.map(np.testing.assert_array_equal, one, other)
     with pytest.raises(ValueError, match="search"):
         l0.finish(states[-1], dataset, search="vertex")

@@ -27,7 +27,7 @@ from jboost.base.protocols import hook
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset, is_packed
 
-Finish = Callable[[State, Dataset], Fit]
+Finish = Callable[[State, Dataset], Any]  # a `Fit`, or a record with its fields and more
 
 
 def run(
