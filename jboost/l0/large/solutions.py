@@ -108,13 +108,17 @@ def find_vertex(
     program = _program(table, columns, side, weights)
     pairs, importance = _cuts(state, side, len(program.weights))
     options = {"config": config, "is_either": state.is_either}
-    search = _begin(program, pairs, importance, **options)
+    with jax.enable_x64(True):  # `votes.vertex` says why
+        search = _begin(program, pairs, importance, **options)
     pivots_at_once = max(_LEAST_PIVOTS, _ENTRIES_AT_ONCE // search.table.entries.size)
     while bool(vertex.is_unfinished(search, config)):
-        search = _advance(program, search, search.num_pivots + pivots_at_once, **options)
+        most = np.asarray(search.num_pivots) + np.int32(pivots_at_once)
+        with jax.enable_x64(True):
+            search = _advance(program, search, most, **options)
         if not goes_on():
             return None
-    found = jax.tree.map(np.asarray, _conclude(program, search, is_either=state.is_either))
+    with jax.enable_x64(True):
+        found = jax.tree.map(np.asarray, _conclude(program, search, is_either=state.is_either))
     used = _NUM_CONSTANTS + len(columns.signs)
     constants = np.asarray(found.coefficients[:_NUM_CONSTANTS], np.float64)
     slacks = np.asarray(found.slacks, np.float64)[side.group_of]
@@ -206,7 +210,7 @@ def _program(
     side: separation.ClassGroups,
     weights: np.ndarray,
 ) -> _PatternProgram:
-    dtype = np.asarray(jax.numpy.zeros(())).dtype
+    dtype = np.dtype(np.float64)
     number, used = len(weights), _NUM_CONSTANTS + len(columns.signs)
     num_rows = shared_size(number, least=_LEAST_ROWS)
     num_columns = max(_LEAST_COLUMNS, 1 << (used - 1).bit_length())
@@ -234,7 +238,7 @@ def _cuts(
     pairs, duals = np.full((capacity, 2), -1, np.int32), np.zeros(capacity)
     ends = np.stack([side.group_of[cuts.inside[chosen]], side.group_of[cuts.outside[chosen]]], 1)
     pairs[: len(chosen)], duals[: len(chosen)] = ends, cuts.duals[chosen]
-    return pairs, duals.astype(np.asarray(jax.numpy.zeros(())).dtype)
+    return pairs, duals
 
 
 def _only_selected(given: MasterPoint) -> MasterPoint:

@@ -10,6 +10,9 @@ simplex method (`jboost.lp.simplex.boxes`) finds one, of the program
 with mu = lambda + d, over a working set of pair cuts. It starts from the cuts of the largest duals
 and adds the violated cuts of all pairs until there are none. Costs are perturbed by about eps^.75,
 which changes the optimum by less than the tolerance of the relaxation, and makes the vertex unique.
+
+The pivots are in 64 bits. In float32 the perturbation is lost in the rounding errors of the table
+after some thousand pivots, and the method then cycles (seen with 188 examples and 346 columns).
 """
 
 from __future__ import annotations
@@ -21,10 +24,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, loops
+from jboost.base import check, loops, numerics
 from jboost.base.numerics import spread
 from jboost.base.status import Status
-from jboost.base.types import Array
+from jboost.base.types import Array, PyTree
 from jboost.l0.relaxation import certify, cut_rows
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.types import CutIndices, Primal, RelaxationInstance
@@ -35,7 +38,6 @@ from jboost.lp.simplex.boxes import BoxSolution, Tableau
 # a cut that is added, a few times what the simplex method counts as none.
 _SPREAD, _VIOLATED = 0.75, 0.6
 # Round numbers; not tuned.
-_LEAST_IDLE = 1e-3  # a basic cut with at least this surplus may be replaced by a new cut
 _MOST_NEW = 128  # cuts that a round adds
 _FEW_CUTS = 64  # the default capacity is at least this
 
@@ -97,9 +99,22 @@ def capacity_of(config: VertexConfig, shape: tuple[int, ...]) -> int:
 def find(
     instance: RelaxationInstance, known: CutIndices, importance: Array, config: VertexConfig
 ) -> Vertex:
-    """The vertex; the arguments are those of `begin`."""
-    first = begin(instance, known, importance, config)
-    return conclude(instance, advance(instance, first, config, config.max_pivots))
+    """The vertex, in the float type of the instance; the arguments are those of `begin`."""
+    dtype = instance.margins.dtype
+
+    def search(*given: PyTree) -> tuple[Primal, Array]:
+        instance, known, importance = jax.tree.map(_in_64_bits, given)
+        first = begin(instance, known, importance, config)
+        last = advance(instance, first, config, config.max_pivots)
+        return jax.tree.map(lambda part: numerics.narrow(part, dtype), last.primal), _status(last)
+
+    point, status = numerics.in_64_bits(search)(instance, known, importance)
+    return _feasible(instance, point, status)
+
+
+def _in_64_bits(values: Array) -> Array:
+    is_float = jnp.issubdtype(values.dtype, jnp.floating)
+    return values.astype(jnp.dtype("float64")) if is_float else values
 
 
 def begin(
@@ -145,13 +160,20 @@ def advance(
 
 def conclude(instance: RelaxationInstance, last: VertexState) -> Vertex:
     """The point of a state, made feasible, and how the search ended."""
-    point, least = certify.on_grid(instance, last.primal)
-    required = pair_cuts.search(instance, point.selected, point.slacks, _max_entries(instance))
-    primal = certify.raised(instance, point, least, required)
+    return _feasible(instance, last.primal, _status(last))
+
+
+def _status(last: VertexState) -> Array:
     missed = jnp.where(last.lacks_slots, int(Status.CAPACITY_LIMIT), int(Status.ITERATION_LIMIT))
     is_done = last.is_optimal & (last.num_new == 0) & ~last.lacks_slots
-    status = jnp.where(is_done, int(Status.OPTIMAL), missed)
-    return Vertex(primal, certify.price(instance, primal), status.astype(jnp.int32))
+    return jnp.where(is_done, int(Status.OPTIMAL), missed).astype(jnp.int32)
+
+
+def _feasible(instance: RelaxationInstance, point: Primal, status: Array) -> Vertex:
+    point, least = certify.on_grid(instance, point)
+    required = pair_cuts.search(instance, point.selected, point.slacks, _max_entries(instance))
+    primal = certify.raised(instance, point, least, required)
+    return Vertex(primal, certify.price(instance, primal), status)
 
 
 def _max_entries(instance: RelaxationInstance) -> int:
@@ -274,18 +296,17 @@ def _round(instance: RelaxationInstance, state: VertexState, max_pivots: Array) 
 def _with_cuts(
     instance: RelaxationInstance, cuts: CutIndices, solution: BoxSolution, found: CutIndices
 ) -> tuple[CutIndices, Tableau, Array]:
-    """The working set and the table with the cuts found, in free slots and over idle cuts as far
-    as there are any, and the number of cuts written.
+    """The working set and the table with the cuts found, in free slots and then over basic cuts,
+    those of the largest surplus first, and the number of cuts written. The dual of a basic cut is
+    0: without it the solution stays optimal, so that the objective never decreases.
     """
     table, capacity = solution.table, cuts.first.shape[0]
     num_slots = table.slots.shape[0]
     indices = num_slots + instance.weights.shape[0] + 1 + jnp.arange(capacity, dtype=jnp.int32)
     is_basic = boxed_simplex.positions(table)[indices] >= num_slots
     surplus = jnp.where(pair_cuts.is_used(instance, cuts), solution.values[indices] - 1, jnp.inf)
-    idle, slots = lax.top_k(
-        jnp.where(is_basic & (surplus > _LEAST_IDLE), surplus, -jnp.inf), found.first.shape[0]
-    )
-    is_written = pair_cuts.is_used(instance, found) & (idle > 0)
+    idle, slots = lax.top_k(jnp.where(is_basic, surplus, -jnp.inf), found.first.shape[0])
+    is_written = pair_cuts.is_used(instance, found) & (idle > -jnp.inf)
     slot = jnp.where(is_written, slots, capacity)
     places = jnp.where(is_written, indices[slots], jnp.iinfo(jnp.int32).max)
     held = CutIndices(
