@@ -98,8 +98,8 @@ def margin_head(
         )
     if num_classes is not None:
         check.count("num_classes", num_classes, low=2)
-    smoothing = check.number("smoothing", smoothing, low=0, open_low=True)
-    scale = check.number("scale", scale, low=0, open_low=True)
+    smoothing = check.number("smoothing", smoothing, low=0, high=check.LARGEST, open_low=True)
+    scale = check.number("scale", scale, low=0, high=check.LARGEST, open_low=True)
     solve = functools.partial(_solve_votes, relaxation, smoothing)
     init = functools.partial(_init_margin_head, num_classes)
     return Head(init, functools.partial(_apply_margin_head, solve, scale, num_classes))

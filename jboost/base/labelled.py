@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost.base import check, devices, example_values
-from jboost.base.types import Array, ArrayLike, Dataset, fill
+from jboost.base.types import Array, ArrayLike, Dataset, fill, require_dataset
 
 
 def validate_examples(
@@ -74,9 +74,10 @@ def validate_weights(
 
 
 def counted(dataset: Dataset) -> Dataset:
-    """The data set with `mask` False where a weight is 0. Raises ValueError where labels or weights
-    that are known are not allowed.
+    """The data set with `mask` False where a weight is 0. Raises ValueError for what is no data
+    set, and where labels or weights that are known are not allowed.
     """
+    require_dataset(dataset)
     validate_known_weights(dataset.weights, dataset.mask)
     dataset = mask_zeros(dataset)
     validate_known_labels(dataset.labels, dataset.mask)
@@ -84,7 +85,10 @@ def counted(dataset: Dataset) -> Dataset:
 
 
 def mask_zeros(dataset: Dataset) -> Dataset:
-    """The data set with `mask` False where a weight is 0; its values are not validated."""
+    """The data set with `mask` False where a weight is 0; its values are not validated. Raises
+    ValueError for what is no data set.
+    """
+    require_dataset(dataset)
     return dataset._replace(mask=without_zeros(dataset.weights, dataset.mask))
 
 

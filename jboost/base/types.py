@@ -90,6 +90,15 @@ def fill(weights: Any, mask: Any, num_examples: int) -> tuple[Array, Array]:
     return weights, mask
 
 
+def require_dataset(dataset: Any) -> None:
+    """Raises ValueError unless the argument is a data set."""
+    if not isinstance(dataset, Dataset):
+        raise ValueError(
+            f"dataset is a {type(dataset).__name__}: expected a jboost.Dataset;"
+            " jboost.make_dataset(features, labels) makes one"
+        )
+
+
 def validate(dataset: Dataset, *, allow_missing: bool = False) -> None:
     """Checks the values of a data set on the host.
 
@@ -109,6 +118,7 @@ def validate(dataset: Dataset, *, allow_missing: bool = False) -> None:
       ...
     ValueError: labels[0] is 0: labels are -1 or +1 (1 such in all); map 0/1 labels by ...
     """
+    require_dataset(dataset)
     check.on_host(
         "jboost.validate",
         instead="inside these, the status INVALID_INPUT reports bad values",

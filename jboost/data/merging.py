@@ -55,6 +55,7 @@ def merge_equal(dataset: Dataset, *, num_rows: int | None = None) -> Merged:
     ... )
     ([[1, 0], [0, 1], [1, 0]], [1, -1, -1], [2.0, 1.0, 1.0], [0, 1, 0, 2])
     """
+    types.require_dataset(dataset)
     check.on_host(
         "jboost.data.merging.merge_equal",
         instead="merge before, and pass the merged data set",

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, derivatives, devices, loops, meshes
+from jboost.base import boosting, check, derivatives, devices, labelled, loops, meshes
 from jboost.base.boosting import Learner, State
 from jboost.base.loops import OnStep
 from jboost.base.protocols import optional_hook
@@ -283,6 +283,7 @@ def finish(state: State, dataset: Dataset, *, search: VoteConfig | None = None) 
     Raises:
       ValueError: if `search` is not one of the configs that `fit` takes.
     """
+    dataset = labelled.mask_zeros(dataset)
     if search is not None:
         booster = dataclasses.replace(state.booster, search=validate_search(search))
         state = state._replace(booster=booster)
@@ -434,6 +435,7 @@ def fit(
         bound_integer=bound_integer,
     )
     options: dict[str, Any] = {"key": key, "max_rounds": max_rounds, "finish": finish}
+    check.watcher("on_step", on_step)
     watch = None if on_step is None else _RoundsWatcher(on_step)
     fitted: Any = boosting.fit(booster, learner, dataset, on_step=watch, initial=initial, **options)
     if strengthen is None or (watch is not None and watch.is_stopped):

@@ -232,9 +232,9 @@ def stored(matrix: ArrayLike, dtype: str = "int8", *, scale: ArrayLike = 1.0) ->
     ('int8', [-1.0, 0.5])
     """
     check.choice("dtype", dtype, DTYPES)
-    scale = check.number("scale", scale, low=float(jnp.finfo(jnp.result_type(float)).tiny)).astype(
-        jnp.result_type(float)
-    )
+    scale = check.number(
+        "scale", scale, low=float(jnp.finfo(jnp.result_type(float)).tiny), high=check.LARGEST
+    ).astype(jnp.result_type(float))
     is_array = isinstance(matrix, (np.ndarray, jax.Array))
     if (
         is_array

@@ -234,7 +234,10 @@ def least_squared_distance_separator(
     examples = validate_examples(points, labels, weights, mask)
     if examples[0].shape[0] == 0:
         raise ValueError("points has no rows: a quadratic program needs one at least")
-    ridge = jnp.asarray(check.number("ridge", ridge, low=0, open_low=True), jnp.result_type(float))
+    ridge = jnp.asarray(
+        check.number("ridge", ridge, low=0, high=check.LARGEST, open_low=True),
+        jnp.result_type(float),
+    )
     return _solve_quadratic(*examples, ridge)
 
 

@@ -137,7 +137,9 @@ def power_map(order: ArrayLike) -> MirrorMap:
     [0.5, 0.375, 0.125]
     """
     return MirrorMap(
-        check.number("order", order, low=1, open_low=True).astype(float), _power, _root
+        check.number("order", order, low=1, high=check.LARGEST, open_low=True).astype(float),
+        _power,
+        _root,
     )
 
 

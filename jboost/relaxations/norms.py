@@ -1,10 +1,11 @@
 """Norm balls and norm penalties on the example weights, of any order from 1 to infinity
 (Shalev-Shwartz and Singer 2008, Sections 4 and 6).
 
-With unequal shares the norms are those of the density d_i / (m p_i) under the measure m p_i, so
-that an example of weight two counts like two examples. The norm of order 1 is sum d_i, that of
-order q is (sum m p_i (d_i / (m p_i))^q)^(1 / q), and that of order infinity is the largest
-d_i / (m p_i). This module has orders 1 and infinity; 2 is in `euclidean`, others in `power_norms`.
+With unequal shares the norms are those of the density d_i / (m p_i) under the measure m p_i, where
+m is the number of examples that count, whatever the sum of their weights. The norm of order 1 is
+sum d_i, that of order q is (sum m p_i (d_i / (m p_i))^q)^(1 / q), and that of order infinity is the
+largest d_i / (m p_i). This module has orders 1 and infinity; 2 is in `euclidean`, others in
+`power_norms`.
 
 Order 2 has classes of its own, `EuclideanBall` and `EuclideanPenalty`, though `NormBall` would take
 it: squares need no powers and logarithms, the threshold has a closed form for given active
@@ -53,6 +54,9 @@ _LARGEST_ORDER = 1e20
 def norm_ball(order: float, radius: ArrayLike) -> Any:
     """The relaxation that keeps the example weights in a norm ball: f is 0 inside and inf outside.
 
+    In data of unequal weights, with m examples and shares p_i, the norm is that of d_i / (m p_i)
+    under the measure m p_i.
+
     Args:
       order: a number from 1 to infinity; static. A new order is a new compilation. From 1e20 on it
         counts as infinity, as the norms differ by less than rounding.
@@ -89,6 +93,8 @@ def norm_ball(order: float, radius: ArrayLike) -> Any:
 
 def norm_penalty(order: float, scale: ArrayLike) -> Any:
     """The relaxation that charges a norm of the example weights: f(d) = scale * |d|.
+
+    In data of unequal weights the norm is as for `norm_ball`.
 
     Args:
       order: a number from 1 to infinity; static. A new order is a new compilation. From 1e20 on it

@@ -5,9 +5,11 @@ max_j |(d'A)_j| + f(d). By Theorem 7 it is the maximum over votes w and threshol
 gamma - f*([gamma 1 - A w]_+). f is `value`, f* is `conjugate`, and the (Aw)_i are the `margins`.
 Line "d_t" of Figure 1 is `smoothed_argmin`, with beta as `strength`.
 
-The paper weighs all examples equally. Here each example has a prior share p_i, so that an example
-of weight two counts like two examples: caps are cap m p_i, norms are those of d_i / (m p_i) under
-the measure m p_i, and entropies are relative to p.
+The paper weighs all examples equally. Here each example has a prior share p_i, its weight divided
+by the sum of the weights: caps are cap m p_i, norms are those of d_i / (m p_i) under the measure
+m p_i, and entropies are relative to p. An example of weight two counts like two examples where the
+number m of examples cancels, as for caps 1 / (nu m) and entropies, but not for other caps and for
+norms.
 """
 
 from __future__ import annotations

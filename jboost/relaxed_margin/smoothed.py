@@ -90,11 +90,15 @@ def solve_smoothed(
     matrix = check.numeric("margins", margins, shape=("m", "n"), kinds="fiu").astype(float)
     if 0 in matrix.shape:
         raise ValueError(f"margins has shape {list(matrix.shape)}: expected one row and one column")
-    tau = check.number("smoothing", smoothing, low=0, open_low=True).astype(float)
+    tau = check.number("smoothing", smoothing, low=0, high=check.LARGEST, open_low=True).astype(
+        float
+    )
     mu = (
         tau
         if votes_smoothing is None
-        else check.number("votes_smoothing", votes_smoothing, low=0, open_low=True).astype(float)
+        else check.number(
+            "votes_smoothing", votes_smoothing, low=0, high=check.LARGEST, open_low=True
+        ).astype(float)
     )
     sizes, kept = labelled.validate_weights(weights, mask, matrix.shape[0])
     start = (

@@ -87,8 +87,10 @@ def solve(
       votes: g, the cost of votes. None for `jboost.relaxations.unit_ball()`, which is |w|_1 <= 1 as
         in Shalev-Shwartz and Singer (2008). Else `squared_norm`, `squared_two_norm`, `elastic_net`
         or `group_ball` there. For these the dual is the minimum of g*(A'd) + f(d).
-      weights: [m] importance of each example, not negative, 0 as `mask` False; two examples of
-        weight one count as one of weight two. None for ones.
+      weights: [m] importance of each example, not negative, 0 as `mask` False; only their ratios
+        matter. None for ones. An example of weight two counts as two examples of weight one, except
+        under `soft_margin(cap=)`, `norm_ball` and `norm_penalty`: their caps and norms depend on m,
+        the number of examples that count, which is not the sum of the weights.
       mask: [m] bool, False for rows that only pad.
       config: static sizes.
       on_step: called with (state, info) on the host after every 16 checks of the gap, of streamed

@@ -267,6 +267,26 @@ def test_finish_with_another_search_equals_a_fit_with_it(search):
     jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
+@pytest.mark.slow
+def test_vertex_without_examples_of_weight_0():
+    """`finish` gets the data set of the caller, as `init` does: zeros are not part of it."""
+    rng = np.random.default_rng(9)
+    features, labels = rng.integers(0, 2, (10, 3)), rng.choice([-1, 1], 10)
+    weights = rng.choice([0, 0.5, 1, 3], 10)
+    learner = jboost.learners.monomials(2, kappa=0.1, num_proposed=8)
+    options = {"margin": 0.5, "max_columns": 64, "max_rounds": 30, "search": l0.VertexConfig()}
+    dataset = jboost.make_dataset(features, labels, weights=weights)
+    state = l0.init(dataset, learner, **options)
+    for _ in range(7):
+        state, _ = l0.step(state, dataset)
+    found = l0.finish(state, dataset)
+    expected = l0.finish(state, dataset._replace(mask=weights > 0))
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert found.status == Status.OPTIMAL
+    assert found.certificate.lower_bound <= found.certificate.upper_bound
+    assert found.certificate.upper_bound == pytest.approx(6.08998, abs=1e-3)
+
+
 def test_finish_names_a_search_that_is_none():
     dataset = jboost.make_dataset(FEATURES[0], LABELS[0])
     state = l0.init(dataset, LEARNER, **OPTIONS)

@@ -21,7 +21,7 @@ from jboost.base.boosting.rounds import (
     unfinished,
 )
 from jboost.base.boosting.types import Fit, State
-from jboost.base.boosting.validation import check_arguments
+from jboost.base.boosting.validation import check_arguments, validate_key
 from jboost.base.loops import OnStep
 from jboost.base.protocols import hook
 from jboost.base.status import Status
@@ -140,6 +140,8 @@ def fit(
     naming the argument, for a learner or features of which this is not known, and for few rows.
     """
     check.choice("deterministic", deterministic, (False, True))
+    check.watcher("on_step", on_step)
+    validate_key(key)
     if deterministic:
         _validate_exact_sums(learner, dataset)
         return exact_sums.in_scope(

@@ -15,6 +15,7 @@ from jboost.base.boosting.validation import (
     check_arguments,
     is_valid,
     validate_costs,
+    validate_key,
     validate_proposal,
 )
 from jboost.base.protocols import hook, optional_hook
@@ -49,6 +50,7 @@ def begin(
     """`start` for checked arguments. It is compiled if they are concrete, so that `drive` starts
     from a bitwise equal state.
     """
+    validate_key(key)
     make = begin_traced if check.are_traced((booster, learner, dataset, key)) else begin_compiled
     return make(booster, learner, dataset, key, max_rounds=max_rounds)
 

@@ -109,12 +109,13 @@ def check_kinds(learner: Learner, dataset: Dataset) -> Dataset:
             f"learner is a {type(learner).__name__} without {', '.join(missing)}: pass one of"
             " jboost.learners, or of your own"
         )
-    if not isinstance(dataset, Dataset):
-        raise ValueError(
-            f"dataset is a {type(dataset).__name__}: expected a jboost.Dataset;"
-            " jboost.make_dataset(features, labels) makes one"
-        )
     return labelled.counted(dataset)
+
+
+def validate_key(key: Any) -> None:
+    """Raises ValueError unless the argument is a random key or None."""
+    if key is not None:
+        check.key("key", key)
 
 
 def validate_size(dataset: Dataset) -> None:

@@ -17,7 +17,7 @@ from jboost.base import boosting, check, derivatives, devices, loops, meshes
 from jboost.base.boosting import Ensemble, State
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
-from jboost.base.types import Array, ArrayLike, Dataset
+from jboost.base.types import Array, ArrayLike, Dataset, require_dataset
 from jboost.l0 import driver
 from jboost.l0.booster import L0Certificate
 from jboost.l0.branch_and_cut import solve as exact
@@ -114,6 +114,7 @@ def fit_exact(
     (0.937, 'OPTIMAL')
     """
     driver.validate_listed(learner)
+    require_dataset(dataset)
     settings = check.config("exact_config", exact_config, ExactConfig)
     check.count("max_in_play", max_in_play, low=1)
     tolerance = exact.validate_tolerance(

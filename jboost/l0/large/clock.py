@@ -10,14 +10,17 @@ from typing import Any
 import jax
 import numpy as np
 
+from jboost.base import check
+
 
 class Clock:
     """A stopwatch with a time limit. `before` are the seconds of the run that is continued, which
-    do not count for the limit.
+    do not count for the limit. Raises ValueError for a limit, the argument `time_limit`, that is
+    no number from 0.
     """
 
     def __init__(self, limit: float | None, before: float = 0.0) -> None:
-        self.limit = np.inf if limit is None else float(limit)
+        self.limit = np.inf if limit is None else float(check.number("time_limit", limit, low=0))
         self._before, self._begin = before, time.monotonic()
 
     @property

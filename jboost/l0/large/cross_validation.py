@@ -18,7 +18,7 @@ from jboost.base.boosting import Fit
 from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
 from jboost.base.status import Status
-from jboost.base.types import Array, ArrayLike, Dataset
+from jboost.base.types import Array, ArrayLike, Dataset, require_dataset
 from jboost.l0.large import table
 from jboost.l0.large.clock import Clock
 from jboost.l0.large.fit import fit_large
@@ -170,6 +170,7 @@ def choose_large(
     (2, 0.0)
     """
     clock = Clock(time_limit)
+    require_dataset(dataset)
     grid = _check_grid(max_orders, max_rules, margins, kappas)
     check.watcher("on_step", on_step)
     masks = _check_folds(dataset, key, num_folds, held_out, fold_features)
@@ -412,7 +413,7 @@ def _error(
     if no weight is held out. A score of 0 predicts -1. None if `on_step` or the time limit of so
     many seconds, infinite without one, ended the fit.
     """
-    clock, is_stopped = Clock(seconds), False
+    clock, is_stopped = Clock(max(seconds, 0.0)), False
     if clock.left <= 0:
         return None
 

@@ -17,7 +17,7 @@ from jboost.base import check, derivatives, devices, meshes
 from jboost.base.boosting import Ensemble, Fit, Trace
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
-from jboost.base.types import ArrayLike, Dataset
+from jboost.base.types import ArrayLike, Dataset, require_dataset
 from jboost.l0.driver import validate_search
 from jboost.l0.large import solutions
 from jboost.l0.large.clock import Clock, in_time
@@ -143,8 +143,9 @@ def fit_large(
     """
     before = initial.seconds if isinstance(initial, LargeState) else 0.0
     clock = Clock(time_limit, before)
+    require_dataset(dataset)
     rho, config = _check_options(
-        learner, margin, tolerance, max_rounds, max_columns, max_cuts, search, time_limit, on_step
+        learner, margin, tolerance, max_rounds, max_columns, max_cuts, search, on_step
     )
     # A compilation cannot be interrupted: after a time limit it goes on in its thread, for which
     # the interpreter waits when it exits.
@@ -176,7 +177,6 @@ def _check_options(
     max_columns: int,
     max_cuts: int | None,
     search: Any,
-    time_limit: float | None,
     on_step: Any,
 ) -> tuple[float, FewRules | Solution]:
     """The margin and the kind of vote. Raises ValueError, naming the argument."""
@@ -202,8 +202,6 @@ def _check_options(
     check.count("max_columns", max_columns, low=1)
     if max_cuts is not None:
         check.count("max_cuts", max_cuts, low=1)
-    if time_limit is not None:
-        check.number("time_limit", time_limit, low=0)
     check.watcher("on_step", on_step)
     vote = validate_search(search)
     return rho, vote

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jboost.base import check, memory
+from jboost.base import check, example_values, memory
 from jboost.base.types import Dataset
 from jboost.l0.large import sizes
 from jboost.l0.large.proof import MonomialTable
@@ -150,8 +150,7 @@ def _check_values(
             f"weights sum to {total:g}: expected {_LEAST_TOTAL:g} to {_LARGEST_TOTAL:g}; multiply"
             " weights and the costs of the learner by one number"
         )
-    for row in np.flatnonzero(is_kept & (np.abs(labels) != 1))[:1]:
-        raise ValueError(f"labels[{row}] is {labels[row]}: expected +1 or -1")
+    example_values.require_labels(labels, is_kept)
     for column in range(features.shape[1]):
         values = features[:, column]
         wrong = is_kept & (values != 0) & (values != 1)
