@@ -318,3 +318,61 @@ def test_numbers_may_be_categories(model):
     rows = np.array([[2], [3]], object)
     expected = np.asarray(predicted_by(fitted)(np.array([["2"], ["3"], ["none"]], object)))[:2]
     assert np.asarray(predicted_by(fitted)(rows)).tolist() == expected.tolist()
+
+
+KINDS = (
+    js.AdaBoostClassifier,
+    js.SlipperClassifier,
+    js.RuleClassifier,
+    js.ExampleWeightsClassifier,
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("value", "what"), [(1e39, "1e[+]39, more than float32 holds"), (10**400, "inf; correct it")]
+)
+def test_a_number_too_large_is_named_by_its_row_and_column(kind, value, what):
+    """Rows are sorted and merged later; a row of weight 0 does not count."""
+    cells = [3.0, 1.0, 2.0, value, 1.0, value]
+    frame = pandas.DataFrame({"a": range(6), "b": cells})
+    weights = [1, 1, 1, 0, 1, 1]
+    with pytest.raises(ValueError, match=rf"X\[5, 'b'\] is {what}"):
+        kind(calibration=None).fit(frame, [0, 1, 0, 1, 0, 1], weights)
+
+
+def test_a_column_that_float32_makes_constant_is_named_by_a_warning():
+    X, y = noisy()
+    X[:, 1] = 1e6 + 1e-3 * X[:, 1]
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    with pytest.warns(
+        UserWarning, match="column 'b' of X has 80 distinct numbers, of which"
+    ) as all:
+        BOOSTER.fit(frame, y)
+    assert len(all) == 1
+    BOOSTER.fit(frame[["a", "c"]], y)  # warnings are errors
+
+
+def test_scores_that_are_nan_name_the_classifier():
+    class Nan(LogisticRegression):
+        def decision_function(self, X):
+            return np.full(len(X), np.nan)
+
+    X, y = noisy()
+    vote = js.OptimalVoteClassifier([("one", LogisticRegression()), ("other", Nan())])
+    with pytest.raises(ValueError, match="estimators holds a Nan whose scores are NaN"):
+        vote.fit(X, y)
+
+
+def test_a_penalty_too_small_for_the_rows_says_how_large_it_must_be():
+    model = js.ExampleWeightsClassifier(penalty=0.1, calibration=None)
+    with pytest.raises(ValueError, match=r"penalty is 0\.1: expected at least 0\.5"):
+        model.fit([[0.0], [1.0]], [0, 1])
+
+
+def test_probabilities_of_extreme_costs_are_in_the_unit_interval():
+    X, y = noisy()
+    found = js.AdaBoostClassifier(max_rounds=3, false_negative_cost=1e100).fit(X, y)
+    probabilities = found.predict_proba(X)
+    assert (probabilities >= 0).all()
+    assert (probabilities <= 1).all()

@@ -118,7 +118,7 @@ def _column(name: str, series: Any) -> np.ndarray:
         return _objects([None if cell is None else _category(cell) for cell in cells])
     kind = _kind_of_all(name, cells)
     if kind == _NUMBER:
-        return np.array([np.nan if cell is None else float(cell) for cell in cells])
+        return np.array([np.nan if cell is None else _float(cell) for cell in cells])
     if kind == _DATE:
         return np.array([np.nan if cell is None else _days(cell) for cell in cells])
     return _objects([None if cell is None else str(cell) for cell in cells])
@@ -131,6 +131,14 @@ def _numbers(series: Any) -> np.ndarray:
     is_known = ~series.is_null().to_numpy()
     values[is_known] = series.filter(~series.is_null()).cast(narwhals.Float64).to_numpy()
     return values
+
+
+def _float(number: Any) -> float:
+    """The number as a float; an integer that is too large for one is infinite."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def _objects(cells: list[str | None]) -> np.ndarray:

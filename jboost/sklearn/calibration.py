@@ -208,6 +208,7 @@ def probabilities(
         ],
         axis=1,
     )
+    found = np.clip(found, 0.0, 1.0)  # sums of extreme weights are rounded
     if found.shape[1] == 1:
         return np.concatenate([1 - found, found], axis=1)
     return normalize(found, np.where(is_covered.any(axis=1), predicted, found.argmax(axis=1)))
@@ -222,7 +223,7 @@ def base_rates(codes: np.ndarray, weights: np.ndarray, num_classes: int) -> np.n
     >>> base_rates(np.array([0, 1, 1]), np.array([1.0, 1.0, 2.0]), 2).tolist()
     [0.25, 0.75]
     """
-    shares = np.bincount(codes, weights, num_classes) / weights.sum()
+    shares = np.minimum(np.bincount(codes, weights, num_classes) / weights.sum(), 1.0)
     return np.array([1 - shares[1], shares[1]]) if num_classes == 2 else shares
 
 

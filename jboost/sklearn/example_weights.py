@@ -206,7 +206,12 @@ class ExampleWeightsClassifier(VoteClassifier):
             *measure,
             self.tolerance,
         )
-        if int(model.status) in (Status.INVALID_INPUT, Status.INFEASIBLE):
+        if int(model.status) == Status.INFEASIBLE:
+            raise ValueError(
+                f"penalty is {penalty:g}: expected at least {1 / count:g}, 1 by the number of"
+                " distinct training rows"
+            )
+        if int(model.status) == Status.INVALID_INPUT:
             width = "" if not hasattr(kernel, "radius") else f" and radius {float(kernel.radius):g}"
             raise ValueError(f"penalty is {penalty:g}{width}: {explain(int(model.status))}")
         model = jax.tree.map(np.asarray, dataclasses.replace(model, kernel=kernel, centre=centre))

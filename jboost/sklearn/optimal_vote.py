@@ -267,6 +267,7 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
     ) -> np.ndarray:
         """The scores of each row by classifiers that were not trained on it, [m, d, V]."""
         scores = np.full((len(labels), len(self.estimators), len(self._targets())), np.nan)
+        is_tested = np.zeros(len(labels), bool)
         for training, testing in folds:
             rows = _safe_indexing(X, training)
             fitted = [
@@ -274,7 +275,8 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
                 for name, one in self.estimators
             ]
             scores[testing] = self._scores_of(fitted, _safe_indexing(X, testing))
-        if np.isnan(scores).any():
+            is_tested[testing] = True
+        if not is_tested.all():
             raise ValueError("cv leaves rows in no test fold: pass folds that cover all rows")
         return scores
 
@@ -327,6 +329,11 @@ class OptimalVoteClassifier(ClassifierMixin, _BaseComposition):
         found = np.asarray(
             (estimator.decision_function if is_decision else estimator.predict_proba)(X)
         )
+        for row in np.flatnonzero(np.isnan(found).reshape(len(found), -1).any(axis=1))[:1]:
+            raise ValueError(
+                f"estimators holds a {type(estimator).__name__} whose scores are NaN, first of row"
+                f" {row}: leave it out, or fit it to data that it can take"
+            )
         if found.ndim == 1:
             found = np.stack([-found, found], axis=1)
         elif not is_decision:

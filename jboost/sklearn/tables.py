@@ -18,6 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 
 from jboost.data import attributes, frames
 from jboost.data.binarization import Binarizer
+from jboost.sklearn import numbers
 
 _MOST_WEIGHT = 1e30  # of weights that are used as they are; far from the largest float32, 3e38
 
@@ -47,7 +48,11 @@ def read_training(
       The table [m, n], the labels [m] and the weights [m].
 
     Raises:
-      ValueError: in the words of scikit-learn, where an argument is not as it must be.
+      ValueError: in the words of scikit-learn, where an argument is not as it must be; and for a
+        number that is infinite, or too large for the float type of JAX.
+
+    Warns:
+      UserWarning: naming a column most of whose numbers are one in the float type of JAX.
     """
     if frames.is_frame(X):
         validate_data(estimator, X=X, y=y, skip_check_array=True)
@@ -58,7 +63,10 @@ def read_training(
         table = attributes.as_table(checked)
     labels = _labels(y, len(table))
     weights = _check_sample_weight(sample_weight, table, dtype=np.float64, ensure_non_negative=True)
-    return _with_numbers(table), labels, weights
+    table = _with_numbers(table)
+    names = getattr(estimator, "feature_names_in_", range(table.shape[1]))
+    numbers.validate(table, names, weights > 0)
+    return table, labels, weights
 
 
 def read_features(estimator: Any, X: Any, *, reset: bool) -> np.ndarray:
