@@ -320,17 +320,13 @@ def test_numbers_may_be_categories(model):
     assert np.asarray(predicted_by(fitted)(rows)).tolist() == expected.tolist()
 
 
-KINDS = (
-    js.AdaBoostClassifier,
-    js.SlipperClassifier,
-    js.RuleClassifier,
-    js.ExampleWeightsClassifier,
-)
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [js.AdaBoostClassifier, js.SlipperClassifier, js.RuleClassifier])
 @pytest.mark.parametrize(
-    ("value", "what"), [(1e39, "1e[+]39, more than float32 holds"), (10**400, "inf; correct it")]
+    ("value", "what"),
+    [
+        pytest.param(1e39, "1e[+]39, more than float32 holds", id="1e39"),
+        pytest.param(10**400, "inf; correct it", id="integer"),
+    ],
 )
 def test_a_number_too_large_is_named_by_its_row_and_column(kind, value, what):
     """Rows are sorted and merged later; a row of weight 0 does not count."""
@@ -345,11 +341,9 @@ def test_a_column_that_float32_makes_constant_is_named_by_a_warning():
     X, y = noisy()
     X[:, 1] = 1e6 + 1e-3 * X[:, 1]
     frame = pandas.DataFrame(X, columns=["a", "b", "c"])
-    with pytest.warns(
-        UserWarning, match="column 'b' of X has 80 distinct numbers, of which"
-    ) as all:
+    with pytest.warns(UserWarning, match="column 'b' of X has 80 distinct numbers") as found:
         BOOSTER.fit(frame, y)
-    assert len(all) == 1
+    assert len(found) == 1
     BOOSTER.fit(frame[["a", "c"]], y)  # warnings are errors
 
 

@@ -917,7 +917,7 @@ def test_choose_large_resumes_in_the_folds_and_in_the_last_fit(monkeypatch, tmp_
         ({"max_cuts": 0}, "max_cuts is 0"),
         ({"time_limit": -1.0}, "time_limit is -1"),
         ({"features": [[2.0], [0.0]]}, r"features\[0, 0\] is 2: expected 0, 1 or NaN"),
-        ({"labels": [3, -1]}, r"labels\[0\] is 3: expected \+1 or -1"),
+        ({"labels": [3, -1]}, r"labels\[0\] is 3: labels are -1 or \+1"),
         ({"weights": [-1.0, 1.0]}, r"weights\[0\] is -1.0: expected a finite number from 0 up"),
         ({"weights": [0.0, 0.0]}, "dataset has no examples that count"),
     ],
