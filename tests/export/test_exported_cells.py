@@ -290,3 +290,26 @@ def test_no_column_of_the_table_is_taken_for_the_score(name):
     columns |= {other: ("DOUBLE", rng.normal(size=ROWS).tolist()) for other in others}
     found = classes_of(connect(name), export.to_sql(model, names=["x"]), columns)
     assert found == np.asarray(jboost.predict(model, features)).tolist()
+
+
+@pytest.mark.parametrize("name", ["sqlite", "duckdb", "python"])
+def test_dates_of_a_frame_are_days_since_1970(name):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(4)
+    minutes = rng.integers(-(10**7), 3 * 10**7, ROWS)  # from 1950 to 2027
+    moments = [datetime.datetime(1970, 1, 1) + datetime.timedelta(minutes=int(m)) for m in minutes]
+    frame = pandas.DataFrame({"t": pandas.to_datetime(pandas.Series(moments))})
+    labels = np.where(rng.random(ROWS) < 0.5, -1, 1)
+    binarizer = binarization.fit(frame, labels, cuts="quantiles", drop_redundant=False)
+    model = make_rules(binarizer, votes=rng.normal(size=binarizer.num_bits + 5))
+    bits = np.pad(np.asarray(binarization.apply(binarizer, frame)), ((0, 0), (0, 3)))
+    options = {"binarizer": binarizer, "kinds": {"t": ColumnKind(DATE, order="year first")}}
+    if name == "python":
+        module = {}
+        exec(export.to_python(model, **options), module)
+        found = [module["predict"]({"t": moment}) for moment in frame.t]
+    else:
+        kind = "TEXT" if name == "sqlite" else "TIMESTAMP"
+        columns = {"t": (kind, [str(moment) for moment in moments])}
+        found = classes_of(connect(name), export.to_sql(model, **options), columns)
+    assert found == np.asarray(jboost.predict(model, bits)).tolist()
