@@ -26,7 +26,7 @@ def check_file(path: str | os.PathLike[str], *, endings: Sequence[str] = ()) -> 
     Args:
       path: the path of a file, a device or a pipe.
       endings: the allowed endings of the name, such as ".csv". An existing file with another ending
-        is not replaced. Empty to allow all endings.
+        or with none, such as Makefile, is not replaced. Empty to allow all endings.
 
     >>> check_file("")
     Traceback (most recent call last):
@@ -46,10 +46,11 @@ def check_file(path: str | os.PathLike[str], *, endings: Sequence[str] = ()) -> 
     if final.is_dir():
         raise ValueError(f"{path}: is a folder: name a file in it")
     if final.is_file():
-        if endings and final.suffix and not final.name.lower().endswith(tuple(endings)):
+        if endings and not final.name.lower().endswith(tuple(endings)):
             raise ValueError(
                 f"{path}: exists and is no {' or '.join(endings)} file by its name, so it is not"
-                " replaced: choose another name"
+                f" replaced: choose another name, such as {final.stem}{endings[0]}, or remove it"
+                " first"
             )
         return
     mode = final.stat().st_mode if final.exists() else 0

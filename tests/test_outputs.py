@@ -118,6 +118,10 @@ def test_the_standard_output_is_written_to_where_it_stands(name, capfd):
             lambda folder: _existing(folder / "model.npz"),
             r"exists and is no .csv or .tsv file by its name, so it is not replaced",
         ),
+        (
+            lambda folder: _existing(folder / "Makefile"),
+            r"not replaced: choose another name, such as Makefile.csv, or remove it first",
+        ),
     ],
 )
 def test_what_is_no_place_for_a_file_is_named(make, message, tmp_path):

@@ -13,7 +13,7 @@ from jboost.cli.combine import fit as combine_fit
 from jboost.cli.combine.method import LISTS, split_lists
 from jboost.cli.evaluate import evaluate
 from jboost.cli.example_weights import fit as example_weights_fit
-from jboost.cli.export import FORMATS, TABLE, export
+from jboost.cli.export import FORMATS, NAMES, export
 from jboost.cli.l0 import fit as l0_fit
 from jboost.cli.option import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, SLIPPER
 from jboost.cli.options import Settings, options_of
@@ -263,8 +263,8 @@ def _inspect_command() -> Any:
 def _export_command() -> Any:
     import click
 
-    def run(model_dir: str, kind: str, output: str, table: str) -> None:
-        for note in export(model_dir, kind, output, table=table):
+    def run(model_dir: str, kind: str, output: str, **names: str) -> None:
+        for note in export(model_dir, kind, output, names=names):
             click.echo(f"jboost: note: {note}", err=True)
         if output != "-":
             click.echo(f"{output}: {kind}", err=outputs.is_stream(output))
@@ -302,12 +302,15 @@ def _export_options() -> list[Any]:
             metavar="FILE",
             help="File for the export; - is the standard output.",
         ),
-        click.Option(
-            ["--table"],
-            default=TABLE,
-            show_default=True,
-            metavar="NAME",
-            help="Table from which the query of --format sql reads.",
+        *(
+            click.Option(
+                [f"--{name}"], default=NAMES[name], show_default=True, metavar="NAME", help=text
+            )
+            for name, text in (
+                ("table", "Table from which the query of --format sql reads."),
+                ("score", "Column of scores that the query of --format sql adds."),
+                ("prediction", "Column of classes that the query of --format sql adds."),
+            )
         ),
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -52,6 +53,22 @@ def check_output(name: str, overwrite: bool) -> Path:
     return output
 
 
+def check_single_file(path: str, endings: tuple[str, ...]) -> None:
+    """Raises ValueError if a command must not write one file to `path`.
+
+    Args:
+      path: a file, a device or a pipe.
+      endings: the endings of files that the command may replace.
+    """
+    outputs.check_file(path, endings=endings)
+    folder = Path(os.path.realpath(path)).parent
+    if (folder / MODEL).is_file() and not outputs.is_stream(path):
+        raise ValueError(
+            f"{path}: {folder} is an output folder of jboost fit (it has {MODEL}), in which only"
+            " jboost fit writes: choose a file in another folder"
+        )
+
+
 def check_file(flag: str, path: str | None, endings: tuple[str, ...]) -> None:
     """Raises ValueError, naming the flag, if its file cannot be written to `path`.
 
@@ -63,7 +80,7 @@ def check_file(flag: str, path: str | None, endings: tuple[str, ...]) -> None:
     if path is None:
         return
     try:
-        outputs.check_file(path, endings=endings)
+        check_single_file(path, endings)
     except ValueError as error:
         raise ValueError(f"{flag} {error}") from None
     if not outputs.is_stream(path) and not path.lower().endswith(endings):

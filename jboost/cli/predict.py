@@ -17,7 +17,7 @@ from jboost.cli.example_weights import predict as example_weights_predict
 from jboost.cli.l0 import predict as l0_predict
 from jboost.cli.option import BOOSTERS, COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, SLIPPER
 from jboost.cli.options import EMBEDDED
-from jboost.cli.output import MODEL
+from jboost.cli.output import MODEL, check_single_file
 from jboost.cli.pair import predict as pair_predict
 from jboost.cli.reading import recall_reading
 from jboost.cli.slipper import predict as slipper_predict
@@ -92,7 +92,7 @@ def predict(
     import polars
 
     if output != "-":
-        outputs.check_file(output, endings=_ENDINGS)
+        check_single_file(output, _ENDINGS)
     if (
         output != "-"
         and os.path.exists(output)

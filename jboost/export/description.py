@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,7 +17,9 @@ from jboost.base.predict import refuse_invalid
 from jboost.combine.types import LinearVote
 from jboost.data import attributes
 from jboost.data.binarization import Binarizer, Kind, describe_monomial
+from jboost.data.kinds import NUMBER, ColumnKind
 from jboost.export import intervals, trees
+from jboost.export import kinds as kind_module
 from jboost.export.types import (
     Described,
     ExportColumn,
@@ -50,6 +52,7 @@ def describe(
     *,
     binarizer: Binarizer | None = None,
     names: Sequence[str] | None = None,
+    kinds: Mapping[str, ColumnKind] | None = None,
 ) -> Described:
     """Returns the intermediate form of a model.
 
@@ -58,6 +61,7 @@ def describe(
       target: the name of the function of the format, for messages.
       binarizer: as in `jboost.export.to_python`.
       names: as in `jboost.export.to_python`.
+      kinds: as in `jboost.export.to_python`.
 
     Raises:
       ValueError: if the model cannot be exported. The message names the model and the format.
@@ -68,9 +72,10 @@ def describe(
         model=model,
         binarizer=binarizer,
     )
+    names, known = _checked_names(names), kind_module.check(kinds, target)
     if isinstance(model, _SCORES):
         refuse_invalid(model)
-        return _scores(model, target, binarizer, names)
+        return _scores(model, target, binarizer, names, known)
     if not isinstance(model, Ensemble):
         hint = "pass its field `ensemble`; " if hasattr(model, "ensemble") else ""
         raise ValueError(
@@ -79,11 +84,28 @@ def describe(
             f" {', '.join(kind.__name__ for kind in _SCORES)}; to_jax takes every model"
         )
     refuse_invalid(model)
-    return _HypothesisReader(model, target, binarizer, names).read()
+    return _HypothesisReader(model, target, binarizer, names, known).read()
+
+
+def _checked_names(names: Any) -> tuple[str, ...] | None:
+    """Returns the names as a tuple. Raises ValueError if they are one text, or no list."""
+    if names is None:
+        return None
+    try:
+        found = tuple(names)
+    except TypeError:
+        found = ()
+    if isinstance(names, str) or not (found or hasattr(names, "__len__")):
+        raise ValueError(f"names is {names!r}: expected a list of texts, one for each feature")
+    return found
 
 
 def _scores(
-    model: Any, target: str, binarizer: Binarizer | None, names: Sequence[str] | None
+    model: Any,
+    target: str,
+    binarizer: Binarizer | None,
+    names: Sequence[str] | None,
+    kinds: Mapping[str, ColumnKind],
 ) -> ScoreVote:
     if binarizer is not None:
         raise ValueError(
@@ -103,12 +125,16 @@ def _scores(
         )
 
     return ScoreVote(
-        tuple(ExportColumn(name, None) for name in named),
+        tuple(_number_column(name, kinds) for name in named),
         numbers(normal),
         numbers(anchor),
         numbers([bias])[0],
         precision,
     )
+
+
+def _number_column(name: str, kinds: Mapping[str, ColumnKind]) -> ExportColumn:
+    return ExportColumn(name, None, kinds.get(name, ColumnKind(NUMBER)))
 
 
 def _precision(model: Any, array: Any, target: str) -> str:
@@ -130,8 +156,9 @@ class _HypothesisReader:
         target: str,
         binarizer: Binarizer | None,
         names: Sequence[str] | None,
+        kinds: Mapping[str, ColumnKind],
     ) -> None:
-        self.model, self.target, self.binarizer = model, target, binarizer
+        self.model, self.target, self.binarizer, self.kinds = model, target, binarizer, kinds
         self.precision = _precision(model, model.votes, target)
         self.signs = isinstance(model.learner, Signs)
         self.learner = model.learner.learner if self.signs else model.learner
@@ -422,7 +449,8 @@ class _HypothesisReader:
         return self._used(self.plain_names[feature], None)
 
     def _used(self, name: str, texts: tuple[str, ...] | None) -> int:
-        self.columns.setdefault(name, ExportColumn(name, texts))
+        column = _number_column(name, self.kinds) if texts is None else ExportColumn(name, texts)
+        self.columns.setdefault(name, column)
         if (self.columns[name].texts is None) != (texts is None):
             raise ValueError(
                 f"names holds {name!r}, a column of text of binarizer: a feature is a number"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jboost import files
 from jboost.data.binarization import Binarizer
+from jboost.data.kinds import ColumnKind
+from jboost.export import kinds as kind_module
 from jboost.export.description import describe
 from jboost.export.types import (
     Described,
@@ -31,6 +33,7 @@ def to_json(
     *,
     binarizer: Binarizer | None = None,
     names: Sequence[str] | None = None,
+    kinds: Mapping[str, ColumnKind] | None = None,
 ) -> str:
     """Exports a model to JSON, for programs without jboost.
 
@@ -40,6 +43,7 @@ def to_json(
       model: as in `to_python`.
       binarizer: as in `to_python`.
       names: as in `to_python`.
+      kinds: as in `to_python`.
 
     Returns:
       JSON text (RFC 8259). Infinite numbers are the strings "inf" and "-inf", NaN is "nan".
@@ -53,7 +57,7 @@ def to_json(
     >>> document["format_version"], document["kind"], document["normal"]
     (1, 'scores', [1.0, 0.0])
     """
-    described = describe(model, "to_json", binarizer=binarizer, names=names)
+    described = describe(model, "to_json", binarizer=binarizer, names=names, kinds=kinds)
     kind, body = _body(described)
     head = {
         "format": FORMAT,
@@ -61,12 +65,18 @@ def to_json(
         "jboost_version": files.package_version("jboost"),
         "kind": kind,
         "precision": described.precision,
-        "columns": [
-            {"name": column.name, "kind": "number" if column.texts is None else "text"}
-            for column in described.columns
-        ],
+        "columns": [_column(column) for column in described.columns],
     }
     return json.dumps(head | body, indent=2, allow_nan=False) + "\n"
+
+
+def _column(column: ExportColumn) -> dict[str, str]:
+    reading = kind_module.reading(column)
+    return {
+        "name": column.name,
+        "kind": "number" if column.texts is None else "text",
+        **({} if reading is None else {"reading": reading}),
+    }
 
 
 def _body(described: Described) -> tuple[str, dict[str, Any]]:

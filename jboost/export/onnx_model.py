@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jboost import files
 from jboost.data.binarization import Binarizer
+from jboost.data.kinds import ColumnKind
+from jboost.export import kinds as kind_module
 from jboost.export.description import describe
 from jboost.export.types import (
     LARGE,
@@ -37,6 +39,7 @@ def to_onnx(
     *,
     binarizer: Binarizer | None = None,
     names: Sequence[str] | None = None,
+    kinds: Mapping[str, ColumnKind] | None = None,
 ) -> Any:
     """Exports a model to an ONNX graph for onnxruntime. Requires the extra `export`.
 
@@ -49,6 +52,7 @@ def to_onnx(
       model: as in `to_python`.
       binarizer: as in `to_python`.
       names: as in `to_python`.
+      kinds: as in `to_python`.
 
     Returns:
       An `onnx.ModelProto`; `onnx.save` writes it.
@@ -62,7 +66,7 @@ def to_onnx(
     >>> [one.name for one in graph.input], [one.name for one in graph.output]
     (['numbers'], ['score', 'prediction'])
     """
-    described = describe(model, "to_onnx", binarizer=binarizer, names=names)
+    described = describe(model, "to_onnx", binarizer=binarizer, names=names, kinds=kinds)
     graph = _Graph(described.columns)
     return graph.finish(_score(graph, described))
 
@@ -70,7 +74,7 @@ def to_onnx(
 class _Graph:
     """The nodes in the order of evaluation, and the position of each column of the model."""
 
-    def __init__(self, columns: Sequence[ExportColumn]) -> None:
+    def __init__(self, columns: tuple[ExportColumn, ...]) -> None:
         try:
             from onnxscript import ir
         except ImportError as error:
@@ -84,6 +88,7 @@ class _Graph:
             "numbers": [column.name for column in columns if column.texts is None],
             "texts": [column.name for column in columns if column.texts is not None],
         }
+        self.readings = kind_module.readings(columns)
         self.numbers = self._input("numbers", ir.DataType.DOUBLE)
         parts, self.inputs = [self.numbers], [self.numbers]
         if self.names["texts"]:
@@ -183,6 +188,8 @@ class _Graph:
         )
         for name, columns in self.names.items():
             model.metadata_props[name] = json.dumps(columns)
+        if self.readings:
+            model.metadata_props["readings"] = json.dumps(self.readings)
         return ir.serde.serialize_model(model)
 
 

@@ -1,14 +1,15 @@
-"""Exports a model to the source of a Python module that imports only `math`."""
+"""Exports a model to the source of a Python module without imports of packages."""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jboost.data.binarization import Binarizer
-from jboost.export import intervals
+from jboost.data.kinds import ColumnKind
+from jboost.export import intervals, python_values
 from jboost.export.description import describe
 from jboost.export.text import lines_of
 from jboost.export.types import (
@@ -30,24 +31,6 @@ def predict(row):
     """The class of a row, +1 or -1; 0 where the score is NaN."""
     total = score(row)
     return 1 if total > 0 else 0 if total != total else -1
-
-
-def _number(value):
-    return math.nan if value is None else float(value)
-'''
-_TEXT = '''
-
-def _text(value):
-    """A category as text; numbers among text are categories, too."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, int):
-        return str(int(value))
-    number = float(value)
-    if number != number:
-        return None
-    whole = number.is_integer() and abs(number) < 2**53
-    return str(int(number)) if whole else repr(number)
 '''
 # Veltkamp's splitting with 2^29 + 1 leaves the 24 bits of a float32, rounded to nearest and even.
 _SINGLE = f'''
@@ -77,13 +60,16 @@ def to_python(
     *,
     binarizer: Binarizer | None = None,
     names: Sequence[str] | None = None,
+    kinds: Mapping[str, ColumnKind] | None = None,
 ) -> str:
     """Exports a model to the source of a Python module with `score(row)` and `predict(row)`.
 
-    The module imports only `math`. A row is a mapping from the names of the columns that the model
-    uses to numbers or, for text columns, to strings. A missing value is None; a missing number may
-    also be NaN. The module computes in 64 bits. Its comparisons give the results of the model in
-    its own precision.
+    The module imports only `math`, and `datetime` and `re` for dates. A row is a mapping from the
+    names of the columns that the model uses to numbers or, for text columns, to strings. A missing
+    value is None; a missing number may also be NaN or an empty text. A column whose categories are
+    the texts True and False takes booleans, 1 and 0 too. Another cell raises a ValueError that
+    names the column. The module computes in 64 bits. Its comparisons give the results of the model
+    in its own precision.
 
     Args:
       model: an `Ensemble` of `learners.stumps`, `quantised_stumps`, `trees`, `monomials`,
@@ -93,6 +79,10 @@ def to_python(
         features are then columns of numbers.
       names: the names of the features that are columns of numbers. With a `binarizer` they precede
         its bits, and None means that there are none. Without one, None stands for x0, x1, ...
+      kinds: by name, the kinds of columns of numbers whose cells are other texts in the data, such
+        as `ColumnKind("percent")`, or `ColumnKind("date", order="year first", origin=18262.0)` of
+        `jboost.data.kinds`. The export parses such cells, if its format can. `Table.kinds` has
+        those of a file.
 
     Returns:
       Python source.
@@ -108,18 +98,18 @@ def to_python(
     >>> module["score"]({"a": 3.0, "b": 1.0}), module["predict"]({"a": 0.0, "b": 1.0})
     (2.0, -1)
     """
-    described = describe(model, "to_python", binarizer=binarizer, names=names)
+    described = describe(model, "to_python", binarizer=binarizer, names=names, kinds=kinds)
     head = "\n".join(f"# {line}" for line in lines_of(described))
     body, helpers = _body(described)
     values = [
-        f"v{index} = {'_number' if column.texts is None else '_text'}(row[{column.name!r}])"
-        for index, column in enumerate(described.columns)
+        f"v{index} = {python_values.call(column)}" for index, column in enumerate(described.columns)
     ]
     lines = textwrap.indent("\n".join([*values, *body]), "    ")
+    imports = python_values.imports(described.columns)
     return (
-        f'"""A model of jboost."""\n\n{head}\n\nimport math\n\n\ndef score(row):\n'
+        f'"""A model of jboost."""\n\n{head}\n\n{imports}\n\n\ndef score(row):\n'
         f'    """The score of a row; its class is +1 where it is above 0."""\n{lines}\n\n'
-        f"{_PREDICT}{''.join(helpers)}"
+        f"{_PREDICT}{python_values.functions(described.columns)}{''.join(helpers)}"
     )
 
 
@@ -152,21 +142,15 @@ def _rules(vote: RuleVote) -> tuple[list[str], list[str]]:
     for slope in vote.slopes:
         body.append(f"x = {round_to}(v{slope.column})")
         body.append(f"total += {_slope(slope)}")
-    helpers = _text_helper(vote.columns)
-    if vote.slopes:
-        helpers.append(_SINGLE if vote.precision == "float32" else _NORMAL)
+    helpers = [_SINGLE if vote.precision == "float32" else _NORMAL] if vote.slopes else []
     return [*body, "return total"], helpers
-
-
-def _text_helper(columns: Sequence[ExportColumn]) -> list[str]:
-    return [_TEXT] if any(column.texts is not None for column in columns) else []
 
 
 def _trees(vote: TreeVote) -> tuple[list[str], list[str]]:
     body = [f"total = {_float(vote.constant)}"]
     for tree in vote.trees:
         body += _tree(tree, vote.columns)
-    return [*body, "return total"], _text_helper(vote.columns)
+    return [*body, "return total"], []
 
 
 def _tree(tree: ExportTree, columns: Sequence[ExportColumn]) -> list[str]:

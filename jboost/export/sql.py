@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jboost.data.binarization import Binarizer
-from jboost.export import intervals
+from jboost.data.kinds import ColumnKind
+from jboost.export import intervals, sql_values
 from jboost.export.description import describe
 from jboost.export.text import lines_of
 from jboost.export.types import (
@@ -34,6 +35,7 @@ def to_sql(
     *,
     binarizer: Binarizer | None = None,
     names: Sequence[str] | None = None,
+    kinds: Mapping[str, ColumnKind] | None = None,
     table: str = "data",
     score: str = "score",
     prediction: str = "prediction",
@@ -41,16 +43,19 @@ def to_sql(
     """Exports a model to a query that adds the columns score and prediction to a table.
 
     The query consists of `CASE` expressions and arithmetic. It is tested on SQLite and DuckDB. NULL
-    and NaN are missing values. Numbers are cast to DOUBLE PRECISION and texts to VARCHAR. If the
-    score of the model is NaN, the score is NULL and the prediction is 0.
+    and NaN are missing values, and an empty text among numbers. Numbers are cast to DOUBLE
+    PRECISION and texts to VARCHAR. If the score of the model is NaN, or if a text is no number
+    where one is expected, the score is NULL and the prediction is 0.
 
     Args:
       model: as in `to_python`.
       binarizer: as in `to_python`.
       names: as in `to_python`.
+      kinds: as in `to_python`.
       table: the name of the table with the columns of the model.
-      score: the name of the new column of scores.
-      prediction: the name of the new column of classes, +1, -1 or 0.
+      score: the name of the new column of scores. The table should have no column of this name;
+        if it has one, the result has both, the new ones last.
+      prediction: the name of the new column of classes, +1, -1 or 0; as for `score`.
 
     Returns:
       One SELECT statement.
@@ -66,53 +71,43 @@ def to_sql(
     >>> database.execute(to_sql(separator, names=["a", "b"])).fetchall()
     [(3.0, 1.0, 2.0, 1)]
     """
-    described = describe(model, "to_sql", binarizer=binarizer, names=names)
+    described = describe(model, "to_sql", binarizer=binarizer, names=names, kinds=kinds)
     columns = described.columns
-    for name in (table, score, prediction, *(column.name for column in columns)):
-        _check_name(name)
-    _check_distinct([score, prediction, *(column.name for column in columns)])
-    values = ", ".join(f"{_cast(column)} AS v{index}" for index, column in enumerate(columns))
-    expression = _expression(described, values)
+    _check_names(table, score, prediction, [column.name for column in columns])
+    values = ", ".join(f"{sql_values.value(one)} AS v{i}" for i, one in enumerate(columns))
+    total, source = _selection(described, values)
     comments = "\n".join(f"-- {line}" for line in lines_of(described))
-    result = f"scored.{_identifier(score)}"
+    # The class has an expression of its own: the table may have any names, also that of the score.
     return (
         f"{comments}\n"
-        f"SELECT scored.*,\n"
-        f"  CASE WHEN {result} > 0 THEN 1 WHEN {result} <= 0 THEN -1 ELSE 0 END"
-        f" AS {_identifier(prediction)}\n"
-        f"FROM (\n"
-        f"  SELECT d.*, (\n{expression}\n  ) AS {_identifier(score)}\n"
-        f"  FROM {_identifier(table)} AS d\n"
-        f") AS scored\n"
+        f"SELECT d.*, (\n    SELECT {total}\n    FROM {source}\n"
+        f"  ) AS {sql_values.identifier(score)}, (\n"
+        f"    SELECT CASE WHEN s.total > 0 THEN 1 WHEN s.total <= 0 THEN -1 ELSE 0 END\n"
+        f"    FROM (SELECT {total} AS total\n    FROM {source}) AS s\n"
+        f"  ) AS {sql_values.identifier(prediction)}\n"
+        f"FROM {sql_values.identifier(table)} AS d\n"
     )
 
 
-def _expression(described: Described, values: str) -> str:
-    """Returns the subquery of the score, for the values of the columns v0, v1, ..."""
-    if isinstance(described, RuleVote):
-        return _rules(described, values)
-    if isinstance(described, TreeVote):
-        return _trees(described, values)
-    return _scores(described, values)
+def _selection(described: Described, values: str) -> tuple[str, str]:
+    """Returns the expression of the score and what it is selected from.
 
-
-def _cast(column: ExportColumn) -> str:
-    name = f"d.{_identifier(column.name)}"
-    if column.texts is not None:
-        return _text(name)
-    return f"NULLIF(CAST({name} AS DOUBLE PRECISION), 'NaN')"  # SQLite has no NaN
-
-
-def _text(name: str) -> str:
-    """Returns an expression of a category as text. SQLite holds numbers among text, and writes a
-    whole number that is REAL as 1.0, where the binarizer writes 1.
+    `values` are the values of the columns, v0, v1, ...
     """
-    text = f"CAST({name} AS VARCHAR)"
-    is_whole = f"TYPEOF({name}) = 'real' AND {text} LIKE '%.0'"
-    return f"CASE WHEN {is_whole} THEN SUBSTR({text}, 1, LENGTH({text}) - 2) ELSE {text} END"
+    if isinstance(described, ScoreVote):  # NULL if a score is, as it is if it is unreadable
+        return _scores(described, values)
+    total, source = (
+        _rules(described, values) if isinstance(described, RuleVote) else _trees(described, values)
+    )
+    flags = [
+        f"CASE WHEN {sql_values.is_unreadable(column, f'v.v{index}')} THEN 1 ELSE 0 END"
+        for index, column in enumerate(described.columns)
+        if column.texts is None
+    ]
+    return (f"CASE WHEN {_sum(flags)} = 0 THEN {total} END" if flags else total), source
 
 
-def _rules(vote: RuleVote, values: str) -> str:
+def _rules(vote: RuleVote, values: str) -> tuple[str, str]:
     decisive = [rule for rule in vote.rules if math.isinf(rule.vote)]
     terms = [_number(vote.constant)]
     terms += [
@@ -131,10 +126,10 @@ def _rules(vote: RuleVote, values: str) -> str:
     source = f"(SELECT {values or '0 AS v0'}) AS v"
     if rounded:
         source = f"(SELECT v.*, {rounded} FROM {source}) AS v"
-    return f"    SELECT {total}\n    FROM {source}"
+    return total, source
 
 
-def _trees(vote: TreeVote, values: str) -> str:
+def _trees(vote: TreeVote, values: str) -> tuple[str, str]:
     columns = vote.columns
     terms = [_number(vote.constant)]
     decisive = []
@@ -147,7 +142,7 @@ def _trees(vote: TreeVote, values: str) -> str:
     total = _sum(terms)
     if decisive:
         total = f"COALESCE({_first_known(decisive)}, {total})"
-    return f"    SELECT {total}\n    FROM (SELECT {values or '0 AS v0'}) AS v"
+    return total, f"(SELECT {values or '0 AS v0'}) AS v"
 
 
 def _tree(tree: ExportTree, columns: Sequence[ExportColumn]) -> str:
@@ -242,8 +237,8 @@ def _text_equal(name: str, one: ExportCondition, column: ExportColumn) -> str:
     return f"{name} {'<>' if one.negated else '='} '{escaped}'"
 
 
-def _scores(vote: ScoreVote, values: str) -> str:
-    """Returns the expression of the score; its value is NULL if a score is missing or infinite.
+def _scores(vote: ScoreVote, values: str) -> tuple[str, str]:
+    """Returns the expression of the score, which is NULL if one is missing or infinite.
 
     The operations and their order are those of `jboost.geometry.linear`.
     """
@@ -259,11 +254,11 @@ def _scores(vote: ScoreVote, values: str) -> str:
             for index, (normal, anchor) in enumerate(zip(vote.normal, vote.anchor, strict=True))
         ]
         total = " + ".join(["0e0", *terms, _number(vote.bias)])
-        return f"    SELECT CASE WHEN {finite} THEN {total} END\n    FROM {inputs}"
+        return f"CASE WHEN {finite} THEN {total} END", inputs
     return _wide_scores(vote, inputs, finite)
 
 
-def _wide_scores(vote: ScoreVote, inputs: str, finite: str) -> str:
+def _wide_scores(vote: ScoreVote, inputs: str, finite: str) -> tuple[str, str]:
     """Returns the score in 64 bits. Large coordinates are scaled, subnormal results set to 0."""
     indices = range(len(vote.columns))
     is_large = " OR ".join(f"ABS(x.x{index}) > {_number(LARGE)}" for index in indices)
@@ -281,7 +276,7 @@ def _wide_scores(vote: ScoreVote, inputs: str, finite: str) -> str:
     terms = ["0e0", *(f"x.x{index}" for index in indices)]
     total = _normal(f"({' + '.join(terms)} + {_number(vote.bias)} * x.share)") + " / x.share"
     finite = finite.replace("x.x", "x.y")
-    return f"    SELECT CASE WHEN {finite} THEN {total} END\n    FROM {source}"
+    return f"CASE WHEN {finite} THEN {total} END", source
 
 
 def _layer(source: str, expressions: Sequence[str], kept: Sequence[str]) -> str:
@@ -306,26 +301,38 @@ def _number(value: float) -> str:
     return intervals.decimal(value)
 
 
-def _identifier(name: str) -> str:
-    escaped = name.replace('"', '""')
-    return f'"{escaped}"'
-
-
-def _check_name(name: str) -> None:
-    if not name or "\0" in name:
+def _check_names(table: str, score: str, prediction: str, columns: Sequence[str]) -> None:
+    """Raises ValueError for names that SQL cannot write, or does not tell apart."""
+    for argument, name in (("table", table), ("score", score), ("prediction", prediction)):
+        if not isinstance(name, str):
+            raise ValueError(f"{argument} is {name!r}: jboost.export.to_sql expects a text")
+        _check_name(argument, name)
+    for name in columns:
+        _check_name("a name of a column", name)
+    seen: dict[str, str] = {}
+    for name in columns:
+        other = seen.setdefault(name.casefold(), name)
+        if other != name:
+            raise ValueError(
+                f"the names {other!r} and {name!r} are one name in SQL, which ignores case: rename"
+                " a column"
+            )
+    for argument, name in (("score", score), ("prediction", prediction)):
+        if name.casefold() in seen:
+            raise ValueError(
+                f"{argument} is {name!r}, and the model reads the column {seen[name.casefold()]!r},"
+                f" which is the same name in SQL: pass another name, as {argument}="
+                f"{f'model_{argument}'!r}"
+            )
+    if score.casefold() == prediction.casefold():
         raise ValueError(
-            f"a name of a table or column is {name!r}, which jboost.export.to_sql cannot write:"
-            " rename it"
+            f"score is {score!r} and prediction is {prediction!r}, which is the same name in SQL:"
+            " pass another name of one of them"
         )
 
 
-def _check_distinct(names: Sequence[str]) -> None:
-    """Raises ValueError if names are equal apart from their case, which SQL ignores."""
-    seen: dict[str, str] = {}
-    for name in names:
-        other = seen.setdefault(name.casefold(), name)
-        if other is not name:
-            raise ValueError(
-                f"the names {other!r} and {name!r} are one name in SQL: rename a column, or choose"
-                " other names of score and prediction"
-            )
+def _check_name(argument: str, name: str) -> None:
+    if not name or "\0" in name:
+        raise ValueError(
+            f"{argument} is {name!r}, which jboost.export.to_sql cannot write: rename it"
+        )

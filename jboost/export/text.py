@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jboost.base import words
 from jboost.data.binarization import Binarizer
+from jboost.data.kinds import ColumnKind
+from jboost.export import kinds as kind_module
 from jboost.export.description import describe
 from jboost.export.types import (
     Described,
@@ -26,6 +28,7 @@ def to_text(
     *,
     binarizer: Binarizer | None = None,
     names: Sequence[str] | None = None,
+    kinds: Mapping[str, ColumnKind] | None = None,
 ) -> str:
     """Exports a model to text, with one line for each term of the score, and trees as nested lines.
 
@@ -36,6 +39,7 @@ def to_text(
       model: as in `to_python`.
       binarizer: as in `to_python`.
       names: as in `to_python`.
+      kinds: as in `to_python`.
 
     Returns:
       Lines of text.
@@ -52,7 +56,7 @@ def to_text(
       -0.549306... if age <= 0.5
     The class is +1 if the score is above 0, else -1.
     """
-    described = describe(model, "to_text", binarizer=binarizer, names=names)
+    described = describe(model, "to_text", binarizer=binarizer, names=names, kinds=kinds)
     return "\n".join(lines_of(described)) + "\n"
 
 
@@ -68,6 +72,7 @@ def lines_of(described: Described) -> list[str]:
         *terms,
         "The class is +1 if the score is above 0, else -1"
         + ("; 0 if a value is missing." if unknown else "."),
+        *(f"The number {text}." for text in kind_module.readings(described.columns).values()),
     ]
     return [one_line(line) for line in lines]
 

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jboost.data.kinds import NUMBER, ColumnKind
+
 # Float64 scores are scaled by `SHARE` if a coordinate is above `LARGE`, so that differences do not
 # overflow. `jboost.geometry.linear` does the same.
 SHARE = 1 / 16
@@ -25,6 +27,7 @@ class ExportColumn(NamedTuple):
 
     name: str
     texts: tuple[str, ...] | None  # the categories of a text column by code; None for numbers
+    kind: ColumnKind = ColumnKind(NUMBER)  # of the cells of a column of numbers
 
 
 class ExportCondition(NamedTuple):

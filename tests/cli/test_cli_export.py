@@ -1,6 +1,7 @@
 """The command `jboost export`: what it writes says what `jboost predict` says."""
 
 import csv
+import dataclasses
 import json
 import sqlite3
 import sys
@@ -12,6 +13,8 @@ import pytest
 from command_line import run_in
 from exported_models import make_separator
 from jboost import files
+from jboost.cli import output
+from jboost.data.kinds import ColumnKind
 from marks import slow
 
 ROWS = 40
@@ -114,15 +117,86 @@ def test_an_export_says_what_predict_says(folders, name):
     [
         (("--format", "onnx"), "an ONNX file is not text: name a file with --output"),
         (("--format", "json", "--table", "t"), "--table is for --format sql"),
+        (("--format", "text", "--score", "s"), "--score is for --format sql"),
+        (("--format", "sql", "--score", "heat"), "the model reads the column 'heat'"),
+        (("--format", "sql", "--output", "Makefile"), "exists and is no .sql file by its name"),
+        (
+            ("--format", "json", "--output", "made/report.json"),
+            "made is an output folder of jboost",
+        ),
+        (("--format", "sql", "--output", "made/new.sql"), "choose a file in another folder"),
         (("--format", "sql", "--output", "data.csv"), "exists and is no .sql file by its name"),
         (("--format", "c"), "'c' is not one of 'python', 'sql', 'onnx', 'json', 'text'"),
     ],
 )
 def test_user_errors_of_export_are_one_line(folders, arguments, message):
-    code, out, err = run_in(folders("made"), "export", "made", *arguments)
+    path = folders("made")
+    own = [path / "Makefile", path / "made" / "report.json"]
+    for file in own:
+        file.write_text("mine", encoding="utf-8")
+    code, out, err = run_in(path, "export", "made", *arguments)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
+    assert [file.read_text(encoding="utf-8") for file in own] == ["mine", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("Makefile", "Makefile: exists and is no .csv or .tsv or .txt file by its name"),
+        ("made/predictions.csv", "made is an output folder of jboost fit"),
+    ],
+)
+def test_predictions_replace_no_other_file(folders, output, message):
+    path = folders("made")
+    (path / "Makefile").write_text("mine", encoding="utf-8")
+    code, out, err = run_in(path, "predict", "made", "--data", "data.csv", "--output", output)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert (path / "Makefile").read_text(encoding="utf-8") == "mine"
+    assert not (path / "made" / "predictions.csv").exists()
+
+
+@pytest.mark.parametrize("flag", ["--report", "--figure"])
+def test_other_commands_write_no_file_into_a_model_folder(folders, flag):
+    name = str(folders("made") / "made" / "report.json")
+    with pytest.raises(ValueError, match=f"^{flag} .*is an output folder of jboost fit"):
+        output.check_file(flag, name, (".json",))
+
+
+def test_an_export_parses_what_predict_parses(tmp_path):
+    kinds = {
+        "heat": ColumnKind("percent"),
+        "pulse": ColumnKind("date", order="day first", origin=18262.0),
+    }
+    reading = {"columns": {name: dataclasses.asdict(kind) for name, kind in kinds.items()}}
+    (tmp_path / "made").mkdir()
+    model = make_separator("float32", [-0.5, 0.01], [0.1, 0.2], 0.1)
+    files.save(model, tmp_path / MADE, metadata=METADATA | {"reading": reading})
+    rng = np.random.default_rng(5)
+    rows = [
+        (f"{rng.integers(0, 1000) / 10}%", f"{rng.integers(1, 29):02}.{month:02}.2020")
+        for month in rng.integers(1, 13, 1000)
+    ]
+    frame = polars.DataFrame(rows, schema=["heat", "pulse"], orient="row")
+    frame.write_csv(tmp_path / "data.csv")
+    signs = [1 if label == "yes" else -1 for label in predictions(tmp_path, "made")[1]]
+    names = ("--score", "model score", "--prediction", "class")
+    code, query, err = run_in(tmp_path, "export", "made", "--format", "sql", *names)
+    assert (code, err) == (0, "")
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE TABLE data (heat TEXT, pulse TEXT)")
+    database.executemany("INSERT INTO data VALUES (?, ?)", rows)
+    found = database.execute(query)
+    assert [one[0] for one in found.description] == ["heat", "pulse", "model score", "class"]
+    assert [row[-1] for row in found.fetchall()] == signs
+    database.close()
+    module = {}
+    exec(run_in(tmp_path, "export", "made", "--format", "python")[1], module)
+    assert [module["predict"]({"heat": heat, "pulse": pulse}) for heat, pulse in rows] == signs
+    assert len(set(signs)) == 2
 
 
 @pytest.mark.slow

@@ -70,9 +70,17 @@ def test_to_sql_says_which_names_it_cannot_hold():
     model = make_separator("float32", [1.0, 1.0], [0.0, 0.0], 0.0)
     for names, options, message in (
         (["Age", "age"], {}, "the names 'Age' and 'age' are one name in SQL"),
-        (["a", "Score"], {}, "the names 'score' and 'Score' are one name in SQL"),
+        (["a", "score"], {}, "^score is 'score', and the model reads the column 'score'"),
+        (["a", "Score"], {}, "column 'Score', which is the same name in SQL: pass another name"),
+        (["x", "b"], {"score": "x"}, "^score is 'x', and the model reads the column 'x'"),
+        (["x", "b"], {"prediction": "B"}, "^prediction is 'B', and the model reads the column 'b'"),
+        (["a", "b"], {"score": "prediction"}, "^score is 'prediction' and prediction is"),
+        (["a", "b"], {"score": "Prediction"}, "^score is 'Prediction' and prediction is"),
         (["a", "b\0"], {}, "cannot write: rename it"),
-        (["a", "b"], {"table": ""}, "cannot write: rename it"),
+        (["a", "b"], {"table": ""}, "^table is '', which jboost.export.to_sql cannot write"),
+        (["a", "b"], {"table": 3}, "^table is 3: jboost.export.to_sql expects a text"),
+        (["a", "b"], {"score": None}, "^score is None: jboost.export.to_sql expects a text"),
+        (["a", "b"], {"prediction": b"p"}, "^prediction is b'p': jboost.export.to_sql expects"),
     ):
         with pytest.raises(ValueError, match=message):
             export.to_sql(model, names=names, **options)
@@ -110,6 +118,9 @@ def test_models_that_cannot_be_written_are_named(write):
     for names, message in (
         ([], "names holds 0 texts, and model reads feature 1"),
         (["a", "a"], "names holds 1 distinct entries"),
+        (["a", 3], "names holds 2 distinct entries: 2 distinct texts expected"),
+        ("ab", "names is 'ab': expected a list of texts"),
+        (3, "names is 3: expected a list of texts"),
     ):
         with pytest.raises(ValueError, match=message):
             write(make_stumps(1), names=names)
