@@ -421,7 +421,7 @@ def _exceeds_margin(margin: Number, line: _Line, counted: np.ndarray, normal: np
     """Whether a claimed margin is larger than the distance of a point that counts, up to rounding.
     `normal` is an array of floats. A margin that is rounding only may be negative.
     """
-    distances = (abs(line.scores) + np.where(line.is_near, line.reach, 0))[counted]
+    distances = (abs(line.scores) + line.reach)[counted]
     squared_length = sum(_fractions(normal) ** 2)
     if margin <= 0 or math.isinf(margin):
         return margin > 0 and len(distances) > 0
@@ -733,26 +733,26 @@ def _not_enumerated(limit: int) -> str:
 
 
 def _evaluate_vote(vote: Any, points: np.ndarray, examples: _Examples) -> _Line:
-    """The scores coefficients . x + offset, without rounding. A score that is right but for a
-    rounding may count as wrong.
+    """The scores coefficients . x + offset, without rounding. A score that is right but for the
+    largest rounding of any score may count as wrong.
     """
     coefficients = _fractions(_read(vote, "coefficients", points.shape[1:]))
     offset = Fraction(float(_read(vote, "offset", ())))
     scores = _times(points, coefficients) + offset
     sizes = _times(abs(points.astype(object)), abs(coefficients))
-    rounding = 8 * (len(coefficients) + 4) * _SUM_ROUNDING
-    reach = max([abs(offset), *sizes]) * rounding + _SMALLEST * len(coefficients)
+    terms, smallest = len(coefficients) + 4, _SMALLEST * len(coefficients)
+    most = max([abs(offset), *sizes]) * 8 * terms * _SUM_ROUNDING + smallest
     signed = zip(examples.labels, scores, strict=True)
     is_wrong = np.array([y * score <= 0 for y, score in signed], bool)
-    is_near = ~is_wrong & (abs(scores) <= reach)
-    return _Line(scores, is_wrong, is_near, np.full(len(scores), reach, object))
+    is_near = ~is_wrong & (abs(scores) <= most)
+    reach = (sizes + abs(offset)) * terms * _SUM_ROUNDING + smallest
+    return _Line(scores, is_wrong, is_near, reach)
 
 
 def _faults_of_margin_of_vote(vote: Any, line: _Line, is_counted: np.ndarray) -> Iterator[str]:
     """Whether `margin` is the distance of the nearest example that is not misclassified."""
     margin, coefficients = _read_number(vote, "margin"), _read(vote, "coefficients")
     squared_length = sum(_fractions(coefficients) ** 2)
-    counted = abs(line.scores[~line.is_wrong & ~line.is_near])
     if squared_length == 0 or not len(line.scores) or line.is_wrong.all():
         if margin != math.inf:
             yield f"margin is {_text(margin)}, and it is infinite without a nearest example"
@@ -760,9 +760,12 @@ def _faults_of_margin_of_vote(vote: Any, line: _Line, is_counted: np.ndarray) ->
         if margin < 0 or _exceeds_margin(margin, line, is_counted, coefficients):
             yield f"margin is {_text(margin)}, and an example is nearer"
     else:
-        squared = min(counted) ** 2 / squared_length
-        rounding = 64 * _unit_of_rounding(_read(vote, "offset", ())) * squared
-        if margin < 0 or margin == math.inf or not _is_near(margin * margin, squared, rounding):
+        heights, reach = abs(line.scores[~line.is_wrong]), line.reach[~line.is_wrong]
+        eps = 64 * _unit_of_rounding(_read(vote, "offset", ()))
+        low = min(heights - reach) ** 2 * (1 - eps) / squared_length  # no height is below its reach
+        high = min(heights + reach) ** 2 * (1 + eps) / squared_length
+        if margin < 0 or margin == math.inf or not low <= margin * margin <= high:
+            squared = min(heights) ** 2 / squared_length
             yield f"margin is {_text(margin)}, and its square should be {_text(squared)}"
 
 
