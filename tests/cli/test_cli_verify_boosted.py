@@ -158,10 +158,10 @@ def test_verify_refuses_tampered_arrays_of_a_boosted_model(arrays, reason, tmp_p
         ({"boosting": {"certificate": {"lower_bound": 0.5}}}, "state lower_bound 0.5, and the"),
         ({"training": {"rows": 5, "sha256": ""}}, "have 4 rows, and the model was fitted to 5"),
         ({"training": {"rows": 4, "sha256": "0"}}, "and that of the training rows is 0"),
-        ({"training": []}, "do not describe the training rows"),
+        ({"training": []}, "metadata.training is []: expected an object or null"),
         ({"plain": ["b"]}, "plain columns that are none of the table"),
-        ({"plain": None}, "no names of columns under plain"),
-        ({"numeric": 3}, "not those of jboost fit"),
+        ({"plain": None}, "metadata.plain is None: expected a list of texts"),
+        ({"numeric": 3}, "metadata.numeric is 3: expected a list of texts"),
     ],
 )
 def test_verify_refuses_metadata_that_do_not_fit_a_boosted_model(metadata, reason, tmp_path):
