@@ -96,20 +96,9 @@ def write_boosted(folder, without=()):
     return folder / "data.csv"
 
 
-def write_rules(folder, proof=True):
-    """The vote +1 for all rows, of which one is negative, and its proof by no duals; or the same
-    vote as a fit of `lpboost` with monomials.
-    """
-    arrays, metadata = boosted.parts()
-    monomial = jboost.learners.Monomial(literals=np.ones((1, 1), np.int8), sign=np.ones(1, np.int8))
-    ensemble = jboost.ensemble.Ensemble(
-        learner=jboost.learners.monomials(max_order=1),
-        hypotheses=monomial,
-        votes=np.zeros((1, 2)),
-        constant=np.ones(()),
-        count=np.array(1, np.int32),
-    )
-    none = {
+def proof_of_rules(monomial, bounds):
+    """The proof of the vote +1 for all rows, of which the first is negative, by no duals."""
+    duals = {
         "example_weights": np.zeros(4),
         "pairs": np.zeros((0, 2), np.int32),
         "pair_weights": np.zeros(0),
@@ -120,27 +109,33 @@ def write_rules(folder, proof=True):
         "constants": np.array([1.0, 0.0]),
         "slacks": np.array([1.0, 0.0, 0.0, 0.0]),
     }
-    bounds = {"lower_bound": 0.0, "integer_lower_bound": 0.0}
-    bounds |= {"upper_bound": 1.0, "integer_upper_bound": 1.0}
-    of_rules = {"margin": np.array(0.25), "costs": np.array([0.0, 1.0]), "point": point}
-    of_rules |= {"integer": none, "relaxed": none}
-    of_rules |= {name: np.array(value) for name, value in bounds.items()}
+    proof = {"margin": np.array(0.25), "costs": np.array([0.0, 1.0]), "point": point}
+    proof |= {"integer": duals, "relaxed": duals}
+    return proof | {name: np.array(value) for name, value in bounds.items()}
+
+
+def write_rules(folder, proof=True):
+    """A vote of monomials of `jboost fit --method l0`, or the same one of `lpboost`."""
+    arrays, metadata = boosted.parts()
+    monomial = jboost.learners.Monomial(literals=np.ones((1, 1), np.int8), sign=np.ones(1, np.int8))
+    arrays["ensemble"] = jboost.ensemble.Ensemble(
+        learner=jboost.learners.monomials(max_order=1),
+        hypotheses=monomial,
+        votes=np.zeros((1, 2)),
+        constant=np.ones(()),
+        count=np.array(1, np.int32),
+    )
     bits = np.array([[1.0], [1.0], [0.0], [0.0]])
-    metadata |= {
-        "plain": [],
-        "training": {"rows": 4, "sha256": verify.checksum_of_rows(bits, boosted.LABELS)},
-        "precision": "float64",
-        "reading": READING,
-        "held_out": HELD_OUT,
-    }
-    stored = {"binarizer": arrays["binarizer"], "ensemble": ensemble}
+    training = {"rows": 4, "sha256": verify.checksum_of_rows(bits, boosted.LABELS)}
+    metadata |= {"plain": [], "training": training, "learner": "monomials"}
+    metadata |= {"precision": "float64", "reading": READING, "held_out": HELD_OUT}
     if proof:
+        bounds = {"lower_bound": 0.0, "integer_lower_bound": 0.0}
+        bounds |= {"upper_bound": 1.0, "integer_upper_bound": 1.0}
+        arrays = {name: arrays[name] for name in ("binarizer", "ensemble")}
+        arrays["proof"] = proof_of_rules(monomial, bounds)
         metadata |= {"method": "l0", "model": {"margin": 0.25, "certificate": bounds}}
-        del metadata["plain"], metadata["boosting"]
-    else:
-        metadata["learner"] = "monomials"
-    stored = stored | {"proof": of_rules} if proof else {**arrays, **stored}
-    jboost.files.save(stored, folder / "model.npz", metadata=metadata)
+    jboost.files.save(arrays, folder / "model.npz", metadata=metadata)
     (folder / "data.csv").write_text(boosted.TABLE, encoding="utf-8")
     return folder / "data.csv"
 
@@ -344,3 +339,13 @@ def test_a_model_without_a_certificate_is_not_valid_before_the_data_are_read(tmp
         code, out, err = run_in(tmp_path, "verify", "out", "--data", name)
         assert (code, out, name in err) == (2, "", True)
         assert verify.main([str(tmp_path / "out"), str(tmp_path / name)]) == 2
+
+
+def test_a_reason_with_half_a_surrogate_is_printed(tmp_path):
+    data = write_boosted(tmp_path)
+    (tmp_path / "out").mkdir()
+    path, value = ("metadata", "boosting", "certificate", "status"), "\ud800"
+    write(tmp_path / "out" / "model.npz", with_header(read(tmp_path / "model.npz"), path, value))
+    found = verify.verify_file(tmp_path / "out", data)
+    shown = verify.describe(found).encode().decode()
+    assert (found.valid, "state status \\ud800" in shown) == (False, True)
