@@ -23,6 +23,7 @@ import hashlib
 import io
 import json
 import math
+import reprlib
 import struct
 import sys
 import tokenize
@@ -41,6 +42,8 @@ __all__ = [
     "Verification",
     "checksum_of_rows",
     "describe",
+    "flaw_of_file",
+    "flaw_of_metadata",
     "main",
     "verify",
     "verify_combination",
@@ -421,7 +424,7 @@ def _exceeds_margin(margin: Number, line: _Line, counted: np.ndarray, normal: np
     """Whether a claimed margin is larger than the distance of a point that counts, up to rounding.
     `normal` is an array of floats. A margin that is rounding only may be negative.
     """
-    distances = (abs(line.scores) + np.where(line.is_near, line.reach, 0))[counted]
+    distances = (abs(line.scores) + line.reach)[counted]
     squared_length = sum(_fractions(normal) ** 2)
     if margin <= 0 or math.isinf(margin):
         return margin > 0 and len(distances) > 0
@@ -733,26 +736,26 @@ def _not_enumerated(limit: int) -> str:
 
 
 def _evaluate_vote(vote: Any, points: np.ndarray, examples: _Examples) -> _Line:
-    """The scores coefficients . x + offset, without rounding. A score that is right but for a
-    rounding may count as wrong.
+    """The scores coefficients . x + offset, without rounding. A score that is right but for the
+    largest rounding of any score may count as wrong.
     """
     coefficients = _fractions(_read(vote, "coefficients", points.shape[1:]))
     offset = Fraction(float(_read(vote, "offset", ())))
     scores = _times(points, coefficients) + offset
     sizes = _times(abs(points.astype(object)), abs(coefficients))
-    rounding = 8 * (len(coefficients) + 4) * _SUM_ROUNDING
-    reach = max([abs(offset), *sizes]) * rounding + _SMALLEST * len(coefficients)
+    terms, smallest = len(coefficients) + 4, _SMALLEST * len(coefficients)
+    most = max([abs(offset), *sizes]) * 8 * terms * _SUM_ROUNDING + smallest
     signed = zip(examples.labels, scores, strict=True)
     is_wrong = np.array([y * score <= 0 for y, score in signed], bool)
-    is_near = ~is_wrong & (abs(scores) <= reach)
-    return _Line(scores, is_wrong, is_near, np.full(len(scores), reach, object))
+    is_near = ~is_wrong & (abs(scores) <= most)
+    reach = (sizes + abs(offset)) * terms * _SUM_ROUNDING + smallest
+    return _Line(scores, is_wrong, is_near, reach)
 
 
 def _faults_of_margin_of_vote(vote: Any, line: _Line, is_counted: np.ndarray) -> Iterator[str]:
     """Whether `margin` is the distance of the nearest example that is not misclassified."""
     margin, coefficients = _read_number(vote, "margin"), _read(vote, "coefficients")
     squared_length = sum(_fractions(coefficients) ** 2)
-    counted = abs(line.scores[~line.is_wrong & ~line.is_near])
     if squared_length == 0 or not len(line.scores) or line.is_wrong.all():
         if margin != math.inf:
             yield f"margin is {_text(margin)}, and it is infinite without a nearest example"
@@ -760,9 +763,12 @@ def _faults_of_margin_of_vote(vote: Any, line: _Line, is_counted: np.ndarray) ->
         if margin < 0 or _exceeds_margin(margin, line, is_counted, coefficients):
             yield f"margin is {_text(margin)}, and an example is nearer"
     else:
-        squared = min(counted) ** 2 / squared_length
-        rounding = 64 * _unit_of_rounding(_read(vote, "offset", ())) * squared
-        if margin < 0 or margin == math.inf or not _is_near(margin * margin, squared, rounding):
+        heights, reach = abs(line.scores[~line.is_wrong]), line.reach[~line.is_wrong]
+        eps = 64 * _unit_of_rounding(_read(vote, "offset", ()))
+        low = min(heights - reach) ** 2 * (1 - eps) / squared_length  # no height is below its reach
+        high = min(heights + reach) ** 2 * (1 + eps) / squared_length
+        if margin < 0 or margin == math.inf or not low <= margin * margin <= high:
+            squared = min(heights) ** 2 / squared_length
             yield f"margin is {_text(margin)}, and its square should be {_text(squared)}"
 
 
@@ -2743,21 +2749,8 @@ def verify_file(
     >>> verify_file("nowhere.npz", "data.npz").reason
     'nowhere.npz: no model file of jboost, or damaged'
     """
-    path = Path(model)
-    path = path / "model.npz" if path.is_dir() else path
-    try:
-        fields, metadata = _load_model(path)
-    except _DAMAGED:
-        return Verification(
-            False, -math.inf, math.inf, f"{path}: no model file of jboost, or damaged"
-        )
-    result = _result_of(fields)
-    method = _method_of(result)
-    if method is None:
-        flaw = _flaw_of_folder(metadata) if hasattr(fields, "binarizer") else ""
-        reason = _what_is_missing(fields, flaw)
-        return Verification(False, -math.inf, math.inf, f"{path}: {reason}")
-    is_pool = method.check in (verify_pair, verify_combination)
+    path, fields, metadata, method = _opened(model)
+    result, is_pool = _result_of(fields), method.check in (verify_pair, verify_combination)
     source = "data" if isinstance(data, Mapping) else data
     arguments = _given_arguments(path, data, fields, metadata, method, (label, weights))
     if max_points is not None and is_pool:
@@ -2783,6 +2776,40 @@ def verify_file(
     return _and_header(found, result, metadata) if hasattr(fields, "binarizer") else found
 
 
+def flaw_of_file(model: str | Path) -> str:
+    """Why a model file is not valid whatever the data are: it is damaged, or has no certificate
+    that can be checked. "" if the data decide.
+
+    >>> flaw_of_file("nowhere.npz")
+    'nowhere.npz: no model file of jboost, or damaged'
+    """
+    try:
+        _opened(model)
+    except _RefutedError as error:
+        return str(error)
+    return ""
+
+
+def _opened(model: str | Path) -> tuple[Path, Any, dict[str, Any], _Method]:
+    """A model file, its fields, its metadata and the method of its certificate. Raises
+    `_RefutedError` if it is damaged or has no certificate.
+    """
+    path = Path(model)
+    path = path / "model.npz" if path.is_dir() else path
+    try:
+        fields, metadata = _load_model(path)
+    except _DAMAGED:
+        raise _RefutedError(f"{path}: no model file of jboost, or damaged") from None
+    is_of_fit = hasattr(fields, "binarizer")
+    if is_of_fit:
+        _check_metadata(path, metadata)
+    method = _method_of(_result_of(fields))
+    if method is None or (is_of_fit and not hasattr(fields, "ensemble")):
+        flaw = _flaw_of_folder(metadata) if is_of_fit else ""
+        raise _RefutedError(f"{path}: {_what_is_missing(fields, flaw)}")
+    return path, fields, metadata, method
+
+
 def _given_arguments(
     model: Path,
     data: str | Path | Mapping[str, Any],
@@ -2800,6 +2827,7 @@ def _given_arguments(
         return _read_columns(data, metadata, fields.binarizer, *columns)
     if method.check not in (verify_pair, verify_combination):
         raise ValueError(f"{data}: expected an .npz file with the arrays {', '.join(method.data)}")
+    _check_metadata(model, {key: metadata[key] for key in _OF_TABLES if key in metadata})
     if "score_columns" in metadata and not metadata["score_columns"]:
         raise _RefutedError(
             f"{model}: the scores are those of trained classifiers: pass points and labels as .npz"
@@ -2814,6 +2842,7 @@ def _given_arguments(
 # object, list, entry and character.
 _MOST_MEMORY, _LEAST_LIMIT = 100, 1 << 24
 _COPIES = 3
+_FORMAT_VERSION = 1  # the greatest that is read here
 _JSON_BYTES, _JSON_BYTES_EACH = {b"{": 320, b"[": 120, b",": 120}, 8
 
 
@@ -2852,13 +2881,23 @@ def _load_model(path: Path) -> tuple[types.SimpleNamespace, dict[str, Any]]:
     header = json.loads(content)
     if header["format"] != "jboost-model":
         raise ValueError("format")
-    return _load_fields(archive, header["model"], ""), dict(header["metadata"])
+    version = header.get("format_version")
+    if type(version) is not int or not 1 <= version <= _FORMAT_VERSION:
+        raise _RefutedError(
+            f"{path}: format_version is {reprlib.repr(version)}: this verify.py reads up to"
+            f" {_FORMAT_VERSION}"
+        )
+    if not isinstance(header["metadata"], dict):
+        raise ValueError("metadata")
+    return _load_fields(archive, header["model"], ""), header["metadata"]
 
 
 def _load_fields(
     archive: _Archive, description: dict[str, Any], prefix: str
 ) -> types.SimpleNamespace:
     """A record of the arrays of a description, and of the records in it."""
+    if not isinstance(description["type"], str):
+        raise ValueError("no type")
     fields = dict(description.get("settings") or {})  # null where a file cannot hold them
     arrays = {name: part for name, part in fields.items() if _is_array(part)}
     for name, part in {**arrays, **description.get("fields", {})}.items():
@@ -2869,7 +2908,7 @@ def _load_fields(
         if part["dtype"] == "bfloat16":  # the upper half of a float32
             array = (array.astype(np.uint32) << 16).view(np.float32)
         fields[name] = array
-    return types.SimpleNamespace(**(fields | {"type_name": str(description["type"])}))
+    return types.SimpleNamespace(**(fields | {"type_name": description["type"]}))
 
 
 def _is_array(setting: Any) -> bool:
@@ -2892,6 +2931,164 @@ def _parse_npy(content: bytes) -> np.ndarray:
         raise ValueError("more or fewer numbers than its shape has")
     flat = np.frombuffer(content, dtype, offset=stream.tell())
     return flat.reshape(shape, order="F" if is_fortran else "C").copy()
+
+
+# --- the metadata of `jboost fit` -----------------------------------------------------------------
+
+_Kind = tuple[Callable[[Any], bool], str]  # whether a value is of the kind, and its name
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_share(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < 1
+
+
+def _is_real(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+def _is_separator(value: Any) -> bool:
+    """Whether it is a character that may stand between the fields of a table."""
+    is_one = isinstance(value, str) and len(value) == 1 and value.isascii()
+    return is_one and not value.isalnum() and value not in '"\n\r\0'
+
+
+def _is_encoding(value: Any) -> bool:
+    """Whether Python has an encoding of text of that name."""
+    try:
+        return isinstance(value, str) and bool("a".encode(value))
+    except (LookupError, ValueError):
+        return False
+
+
+_FITTED = (
+    "pair",
+    "combine",
+    "l0",
+    "slipper",
+    "example-weights",
+    "relaxed-margin",
+    "lpboost",
+    "adaboost",
+    "infoboost",
+)
+_COLUMNS = ("number", "percent", "grouped", "truth", "date", "text")
+
+
+def _is_column(value: Any) -> bool:
+    """Whether it has the fields of the format of a column."""
+    needed = {"name", "categories"}
+    return isinstance(value, dict) and needed <= value.keys() <= needed | {
+        "group",
+        "order",
+        "origin",
+    }
+
+
+def _or_null(kind: _Kind) -> _Kind:
+    """The kind of values that may be absent."""
+    holds, name = kind
+    return (lambda value: value is None or holds(value)), f"{name} or null"
+
+
+_TEXT: _Kind = _is_text, "a text"
+_TEXTS: _Kind = _is_texts, "a list of texts"
+_OBJECT: _Kind = (lambda value: isinstance(value, dict)), "an object"
+_COUNT: _Kind = _is_count, "an integer from 0 up"
+_BOUND: _Kind = _or_null((_is_real, "a number"))
+_KINDS_OF_METADATA: dict[str, _Kind] = {
+    "method": ((lambda value: value in _FITTED), "a method of jboost fit"),
+    "precision": ((lambda value: value in ("float32", "float64")), "float32 or float64"),
+    "learner": _TEXT,
+    "names": _TEXTS,
+    "score_columns": _or_null(_TEXTS),
+    "numeric": _TEXTS,
+    "categorical": _TEXTS,
+    "plain": _TEXTS,
+    "weights": _or_null(_TEXT),
+    "labels": _or_null(_OBJECT),
+    "labels.column": _TEXT,
+    "labels.negative": _TEXT,
+    "labels.positive": _TEXT,
+    "held_out": _or_null(_OBJECT),
+    "held_out.fraction": (_is_share, "a number from 0 to 1, without 1"),
+    "held_out.seed": _COUNT,
+    "training": _or_null(_OBJECT),
+    "training.rows": _COUNT,
+    "training.sha256": _TEXT,
+    "boosting": _or_null(_OBJECT),
+    "boosting.relaxation": _TEXT,
+    "boosting.certificate": _or_null(_OBJECT),
+    "boosting.certificate.lower_bound": _BOUND,
+    "boosting.certificate.upper_bound": _BOUND,
+    "boosting.certificate.status": _TEXT,
+    "model": _or_null(_OBJECT),
+    "model.margin": _BOUND,
+    "model.certificate": _or_null(_OBJECT),
+    "model.certificate.lower_bound": _BOUND,
+    "model.certificate.upper_bound": _BOUND,
+    "model.certificate.integer_lower_bound": _BOUND,
+    "model.certificate.integer_upper_bound": _BOUND,
+    "reading": _or_null(_OBJECT),
+    "reading.separator": _or_null((_is_separator, "a character")),
+    "reading.decimal": _or_null(((lambda value: value in (".", ",")), ". or ,")),
+    "reading.comment": _or_null(((lambda value: _is_text(value) and value != ""), "a text")),
+    "reading.encoding": _or_null((_is_encoding, "an encoding that Python has")),
+    "reading.missing_values": _or_null(_TEXTS),
+    "reading.id": _or_null(_TEXT),
+    "reading.columns": _OBJECT,
+    "reading.columns.*": (_is_column, "an object with name and categories"),
+    "reading.columns.*.name": ((lambda value: value in _COLUMNS), f"one of {', '.join(_COLUMNS)}"),
+    "reading.columns.*.group": _TEXT,
+    "reading.columns.*.order": _TEXT,
+    "reading.columns.*.origin": (_is_real, "a number"),
+    "reading.columns.*.categories": _TEXTS,
+}  # by path; * is any key. A field may be missing, as files of early versions lack some
+
+
+_OF_TABLES = ("reading", "labels", "weights", "score_columns")  # what reading scores needs
+
+
+def flaw_of_metadata(metadata: Mapping[str, Any]) -> str:
+    """The first field in the metadata of `jboost fit` that is of another type than `fit` writes, or
+    "" if there is none.
+
+    >>> flaw_of_metadata({"labels": {"column": "y"}, "reading": {"comment": 5}})
+    'metadata.reading.comment is 5: expected a text or null'
+    """
+    for path, (holds, name) in _KINDS_OF_METADATA.items():
+        for where, value in _values_at(metadata, path.split("."), "metadata"):
+            if not holds(value):
+                return f"{where} is {reprlib.repr(value)}: expected {name}"
+    return ""
+
+
+def _values_at(part: Any, keys: list[str], where: str) -> Iterator[tuple[str, Any]]:
+    """The values at a path of keys in nested objects, each with its full path."""
+    if not keys:
+        yield where, part
+    elif isinstance(part, Mapping):
+        for key in part if keys[0] == "*" else [keys[0]]:
+            if key in part:
+                yield from _values_at(part[key], keys[1:], f"{where}.{key}")
+
+
+def _check_metadata(path: Path, metadata: Mapping[str, Any]) -> None:
+    """Raises `_RefutedError` if a field of the metadata is of another type than `fit` writes."""
+    flaw = flaw_of_metadata(metadata)
+    if flaw:
+        raise _RefutedError(f"{path}: {flaw}")
 
 
 # --- boosted models and rules of `jboost fit` -----------------------------------------------------
@@ -2951,7 +3148,7 @@ def _flaw_of_folder(metadata: Mapping[str, Any]) -> str:
         return _NOT_CHECKED.get(str(method), "")
     if learner not in _CHECKED_LEARNERS:
         return f"bounds over all hypotheses of the learner {learner} are not checked"
-    relaxation = described.get("relaxation", "soft") if isinstance(described, dict) else "soft"
+    relaxation = (described or {}).get("relaxation", "soft")
     if relaxation not in _CHECKED_RELAXATIONS:
         return f"bounds with the relaxation {relaxation} are not checked"
     return (
@@ -2975,12 +3172,10 @@ def _check_rows(fields: Any, metadata: Mapping[str, Any], arguments: Mapping[str
     stated = metadata.get("training")
     if stated is None:
         return
-    if not isinstance(stated, dict):
-        raise _RefutedError("the metadata do not describe the training rows")
     if "mask" in arguments:
         raise ValueError("mask is given: expected the training rows alone, which all count")
     # l0 rounds no weights
-    like = np.zeros(()) if hasattr(fields, "proof") else _read(fields.ensemble, "votes")
+    like = np.zeros((), float if hasattr(fields, "proof") else _type_of_votes(fields))
     features, labels = _held("features", arguments["features"], like, 2), arguments["labels"]
     amounts = arguments.get("weights")
     if len(features) != stated.get("rows"):
@@ -3000,10 +3195,9 @@ def _check_rows(fields: Any, metadata: Mapping[str, Any], arguments: Mapping[str
 def _and_header(found: Verification, result: Any, metadata: Mapping[str, Any]) -> Verification:
     """A verification, and whether the metadata state the bounds and the status of the arrays."""
     is_of_rules = hasattr(result, "proof")
-    described = metadata.get("model" if is_of_rules else "boosting")
-    described = described if isinstance(described, dict) else {}
+    described = metadata.get("model" if is_of_rules else "boosting") or {}
     stated = described.get("certificate")
-    if not isinstance(stated, dict):
+    if stated is None:
         return found
     names = ["lower_bound", "integer_lower_bound", "integer_upper_bound"]
     names = names if is_of_rules else ["lower_bound", "upper_bound"]
@@ -3018,7 +3212,8 @@ def _and_header(found: Verification, result: Any, metadata: Mapping[str, Any]) -
         stated = stated | {"margin": _in_32_bits(described.get("margin"))}
         held["margin"] = _in_32_bits(float(_read_number(claims, "margin")))  # as some fits round it
     else:
-        held["status"] = _STATUSES[int(_read_integers(result, "status", ()))]
+        code = int(_read_integers(result, "status", ()))
+        held["status"] = _STATUSES[code] if 0 <= code < len(_STATUSES) else code
     faults = [
         f"the metadata state {name} {stated.get(name)}, and the arrays {value}"
         for name, value in held.items()
@@ -3032,52 +3227,58 @@ def _and_header(found: Verification, result: Any, metadata: Mapping[str, Any]) -
 
 def _in_32_bits(value: Any) -> Any:
     """A float rounded to 32 bits; other values unchanged."""
-    return float(np.float32(value)) if isinstance(value, float) else value
+    with np.errstate(over="ignore"):
+        return float(np.float32(value)) if isinstance(value, float) else value
 
 
 def _names_in(metadata: Mapping[str, Any], key: str) -> list[str]:
     """Names of columns in the metadata."""
-    names = metadata.get(key)
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    if key not in metadata:
         raise _RefutedError(f"the metadata have no names of columns under {key}")
-    return names
+    return list(metadata[key])
 
 
 def _features_of(fields: Any, metadata: Mapping[str, Any], rows: Any) -> np.ndarray:
     """The features [m, N] of rows [m, n] of numbers and text: the plain columns, then the bits."""
-    like, binarizer = _read(fields.ensemble, "votes"), fields.binarizer
-    dtype = like.dtype if like.dtype.kind == "f" else np.dtype(float)
-    names = [*_names_in(metadata, "numeric"), *_names_in(metadata, "categorical")]
-    table = np.asarray(rows)
+    dtype, binarizer = _type_of_votes(fields), fields.binarizer
+    numeric, categorical = (_names_in(metadata, key) for key in ("numeric", "categorical"))
+    names, table = [*numeric, *categorical], np.asarray(rows)
     if table.ndim != 2 or table.shape[1] != len(names):
         raise ValueError(f"rows has shape {list(table.shape)}: expected [m, {len(names)}]")
     plain = _names_in(metadata, "plain") if "plain" in metadata else []
     if not set(plain) <= set(names):
         raise _RefutedError("the metadata have plain columns that are none of the table")
     with np.errstate(over="ignore"):  # as the fit compares: too large a number is infinite
-        numbers = _numbers_of(table, binarizer, len(names)).astype(dtype)
+        categories = _categories(binarizer, len(numeric), len(categorical))
+        numbers = _numbers_of(table, categories).astype(dtype)
     bits = _bits_of(numbers, binarizer)
     return np.concatenate([numbers[:, [names.index(name) for name in plain]], bits], axis=1)
 
 
-def _categories(binarizer: Any, num_columns: int) -> list[list[str] | None]:
-    """The categories of each column; None for a column of numbers."""
+def _type_of_votes(fields: Any) -> np.dtype:
+    """The type of the votes, in which the features are held; float64 if they are no floats."""
+    dtype = _read(fields.ensemble, "votes").dtype
+    return dtype if dtype.kind == "f" else np.dtype(float)
+
+
+def _categories(binarizer: Any, num_numeric: int, num_categorical: int) -> list[list[str] | None]:
+    """The categories of each column, of which those of numbers come first and have None."""
     categories = getattr(binarizer, "categories", None)
-    if not isinstance(categories, list) or len(categories) != num_columns:
+    if not isinstance(categories, list) or len(categories) != num_numeric + num_categorical:
         raise _RefutedError("the binarizer does not tell the categories of each column")
-    for texts in categories:
-        is_list = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
-        if not (texts is None or is_list):
-            raise _RefutedError("the binarizer has categories that are no texts")
+    if any(texts is not None for texts in categories[:num_numeric]):
+        raise _RefutedError("the binarizer has categories of a column of numbers")
+    if not all(_is_texts(texts) for texts in categories[num_numeric:]):
+        raise _RefutedError("the binarizer has categories that are no texts")
     return categories
 
 
-def _numbers_of(table: np.ndarray, binarizer: Any, num_columns: int) -> np.ndarray:
+def _numbers_of(table: np.ndarray, categories: list[list[str] | None]) -> np.ndarray:
     """Rows [m, n] as numbers: NaN where missing, and text as its index among the categories of
     training, -1 where it is none.
     """
     numbers = np.full(table.shape, np.nan)
-    for column, texts in enumerate(_categories(binarizer, num_columns)):
+    for column, texts in enumerate(categories):
         codes: dict[Any, float] = {text: float(code) for code, text in enumerate(texts or ())}
         values = [math.nan if value is None else value for value in table[:, column].tolist()]
         try:
@@ -3180,7 +3381,10 @@ def _read_table(
     size = np.size(getattr(fields, "normal", getattr(fields, "coefficients", ())))
     if size == 0:
         raise _RefutedError("the model has no coefficients")
-    scores = metadata.get("score_columns") or others[:size]
+    stated = metadata.get("score_columns")
+    if stated and len(stated) != size:
+        raise _RefutedError(f"metadata.score_columns has {len(stated)} names: expected {size}")
+    scores = stated or others[:size]
     if len(scores) != size:
         raise ValueError(f"{path}: has {len(scores)} columns of scores: the model has {size}")
     points = np.stack([table.column(name, table.number) for name in scores], axis=1)
@@ -3199,7 +3403,7 @@ def _read_columns(
     reading, names = metadata.get("reading") or {}, metadata.get("labels") or {}
     table = _TextTable(path, reading)
     numeric, categorical = (_names_in(metadata, key) for key in ("numeric", "categorical"))
-    categories = _categories(binarizer, len(numeric) + len(categorical))[len(numeric) :]
+    categories = _categories(binarizer, len(numeric), len(categorical))[len(numeric) :]
     columns = [table.column(name, table.number_or_nan) for name in numeric]
     for name, texts in zip(categorical, categories, strict=True):
         columns.append(table.column(name, functools.partial(table.text, categories=texts or ())))
@@ -3218,13 +3422,11 @@ def _training_rows(labels: np.ndarray, metadata: Mapping[str, Any]) -> Any:
     rows where their number is that of the training rows.
     """
     stated, held_out = (metadata.get(key) for key in ("training", "held_out"))
-    if not isinstance(held_out, dict) or not isinstance(stated, dict):
+    if held_out is None or stated is None:
         return slice(None)
-    fraction: Any = held_out.get("fraction")
-    seed: Any = held_out.get("seed")
-    is_known = isinstance(fraction, int | float) and isinstance(seed, int)
-    if not is_known or not 0 <= fraction < 1 or seed < 0:
+    if not {"fraction", "seed"} <= held_out.keys():
         raise _RefutedError("the metadata do not say which rows were held out")
+    fraction, seed = held_out["fraction"], held_out["seed"]
     if len(labels) == stated.get("rows"):
         return slice(None)
     generator = np.random.default_rng(seed)
@@ -3260,7 +3462,10 @@ def _read_rows(path: str | Path, reading: Mapping[str, Any]) -> list[list[str]]:
     except (OSError, UnicodeError) as error:
         raise ValueError(f"{path}: cannot be read ({error})") from None
     lines = (line for line in io.StringIO(text) if not (comment and line.startswith(comment)))
-    return [row for row in csv.reader(lines, delimiter=reading.get("separator") or ",") if row]
+    try:
+        return [row for row in csv.reader(lines, delimiter=reading.get("separator") or ",") if row]
+    except csv.Error as error:
+        raise ValueError(f"{path}: cannot be read ({error})") from None
 
 
 def _class_sign(cell: str, *, names: Mapping[str, str]) -> float:
@@ -3311,7 +3516,7 @@ def describe(verification: Verification) -> str:
     upper bound  0.5
     reason       all claims are proven
     """
-    return "\n".join(
+    text = "\n".join(
         [
             "valid" if verification.valid else "NOT VALID",
             f"lower bound  {_text(verification.lower)}",
@@ -3319,6 +3524,7 @@ def describe(verification: Verification) -> str:
             f"reason       {verification.reason}",
         ]
     )
+    return text.encode(errors="backslashreplace").decode()  # half a surrogate cannot be printed
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -831,6 +831,45 @@ def test_verify_combination_checks_that_no_example_is_nearer_than_the_margin():
     assert "nearer" in verify.verify(make_vote(**fields, margin=1.5), scores, signs).reason
 
 
+def separating_votes(seed, num=3):
+    """Votes without errors on scores far from 0, whose margin is computed in float64."""
+    rng = np.random.default_rng(seed)
+    for scale in np.repeat([1.0, 1e3, 1e6], num):
+        scores = rng.normal(size=(12, 3)) * [1, 1e-3, 1e3] + 10 * scale
+        coefficients = rng.normal(size=3)
+        sums = scores @ coefficients
+        low, high = np.sort(sums)[5:7]
+        offset = -(low / 2 + high / 2)
+        margin = np.min(np.abs(sums + offset)) / np.linalg.norm(coefficients)
+        fields = {"coefficients": coefficients, "offset": offset, "margin": margin}
+        fields |= {"loss": 0.0, "lower_bound": 0.0, "misclassified": [False] * 12}
+        vote = make_vote(**fields, members=[[-1] * 5], amounts=[0.0])
+        yield vote, scores, np.where(sums + offset > 0, 1, -1)
+
+
+def test_verify_combination_takes_margins_of_scores_that_nearly_cancel():
+    for vote, scores, labels in separating_votes(0):
+        found = verify.verify(vote, scores, labels)
+        assert found.valid, found.reason
+        vote.margin = vote.margin * (1 + 1e-4)
+        assert "its square should be" in verify.verify(vote, scores, labels).reason
+        vote.margin = vote.margin * (1 - 2e-4)
+        assert "its square should be" in verify.verify(vote, scores, labels).reason
+
+
+@pytest.mark.slow
+def test_verify_combination_accepts_fits_in_64_bits_of_scores_of_mixed_scales():
+    rng = np.random.default_rng(2)
+    with jax.enable_x64(True):
+        for _ in range(20):
+            scores = np.round(rng.normal(size=(24, 3)), 4) * rng.choice([1, 1e-3, 1e3], size=3)
+            scores += rng.choice([0, 0, 1, 10])
+            labels = rng.choice([-1, 1], 24)
+            vote = jboost.combine.fit(scores, labels, strategy="coordinate", with_stacking=False)
+            found = verify.verify(vote, scores, labels)
+            assert found.valid, found.reason
+
+
 def test_verify_combination_takes_the_bound_of_subsystems_that_are_proven():
     def bound(scores=SCORES, labels=SIGNS, **changes):
         return verify.verify(make_vote(**changes), scores, labels, max_points=0).lower

@@ -26,6 +26,7 @@ from jboost.data.dialect import Reading
 from jboost.data.kinds import NUMBER, TEXT, ColumnKind
 from jboost.data.readers import NewRows
 from jboost.data.table import UsedColumns
+from jboost.verify import flaw_of_metadata
 
 _ENDINGS = (".csv", ".tsv", ".txt")  # predictions replace only files with these extensions
 _NOTE = "note"
@@ -52,6 +53,9 @@ def read_folder(folder: str) -> tuple[ModuleType, Any, dict[str, Any]]:
     if not path.is_file():
         raise ValueError(f"{folder}: {_flaw(Path(folder))}")
     metadata = files.load_metadata(path)
+    flaw = flaw_of_metadata(metadata)
+    if flaw:
+        raise ValueError(f"{path}: {flaw}")
     try:
         module = _MODULES.get(metadata.get("method", PAIR), pair_predict)
         return module, module.read(path, metadata), metadata

@@ -55,18 +55,11 @@ def verify(
       ValueError: if there is no such model, or the data cannot be read.
     """
     path = _model_file(model)
-    try:
-        metadata = files.load_metadata(path)
-    except ValueError:  # a damaged model is not valid, and its reason says so
-        metadata = {}
-    is_of_fit = (metadata.get("score_columns") or "training" in metadata) and metadata.get("labels")
-    given: Any = data
-    if is_of_fit and Path(data).suffix != ".npz":
-        try:
-            given = _read_arrays(data, metadata, label, weights)
-        except (AttributeError, KeyError, TypeError):
-            reason = f"{path}: the metadata are not those of jboost fit"
-            return Verification(False, -math.inf, math.inf, reason)
+    flaw, given = checker.flaw_of_file(path), data  # what no data can change comes first
+    if not flaw and Path(data).suffix != ".npz":
+        flaw, given = _read_data(path, data, label, weights)
+    if flaw:
+        return Verification(False, -math.inf, math.inf, flaw)
     return checker.verify_file(
         path,
         given,
@@ -84,6 +77,26 @@ def _model_file(model: str) -> Path:
     if path.is_dir() and not (path / MODEL).is_file():
         raise ValueError(f"{model}: no output folder of jboost fit: it has no {MODEL}")
     return path / MODEL if path.is_dir() else path
+
+
+def _read_data(path: Path, data: str, label: str | None, weights: str | None) -> tuple[str, Any]:
+    """Why the metadata of a model are not those of `jboost fit`, or "", and the data as the check
+    takes them.
+    """
+    try:
+        metadata = files.load_metadata(path)
+    except ValueError as error:
+        return str(error), data
+    is_of_fit = (metadata.get("score_columns") or "training" in metadata) and metadata.get("labels")
+    if not is_of_fit:
+        return "", data
+    flaw = checker.flaw_of_metadata(metadata)
+    if flaw:
+        return f"{path}: {flaw}", data
+    try:
+        return "", _read_arrays(data, metadata, label, weights)
+    except (KeyError, TypeError):
+        return f"{path}: the metadata lack a field of those of jboost fit", data
 
 
 def _read_arrays(
@@ -109,7 +122,7 @@ def _read_arrays(
         arrays["weights"] = table.weights(weights)
         counts = arrays["weights"] > 0
         arrays = {name: values[counts] for name, values in arrays.items()}
-    held_out = metadata.get("held_out", {"fraction": 0.0, "seed": 0})  # absent in older files
+    held_out = metadata.get("held_out") or {"fraction": 0.0, "seed": 0}  # absent in older files
     kept, _ = inputs.split_rows(arrays["labels"], held_out["fraction"], held_out["seed"])
     return {name: values[kept] for name, values in arrays.items()}
 

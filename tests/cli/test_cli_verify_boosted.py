@@ -137,6 +137,9 @@ def changed(name, **fields):
         ({"nu": np.array(1.0)}, "an upper bound of 0 is claimed, and 0.5 is proven"),
         ({"nu": np.array(-1.0)}, "nu is -1: expected a positive number"),
         ({"status": np.array(5, np.int32)}, "status is INFEASIBLE, and the caps"),
+        ({"status": np.array(99, np.int32)}, "status is 99, which is no status of jboost"),
+        ({"status": np.zeros(2, np.int32)}, "status has shape [2]"),
+        ({"lower_bound": np.zeros((1, 1))}, "lower_bound has shape [1, 1]"),
         (changed("ensemble", votes=np.array([[0.9, 0.9], [0.1, 0.1]])), "lower bound of 0 is"),
         (changed("ensemble", votes=np.full((2, 2), 5.0)), "the sizes of its votes sum to 10"),
         (changed("binarizer", thresholds=np.array([1.0])), "the data are not the training rows"),
@@ -158,10 +161,10 @@ def test_verify_refuses_tampered_arrays_of_a_boosted_model(arrays, reason, tmp_p
         ({"boosting": {"certificate": {"lower_bound": 0.5}}}, "state lower_bound 0.5, and the"),
         ({"training": {"rows": 5, "sha256": ""}}, "have 4 rows, and the model was fitted to 5"),
         ({"training": {"rows": 4, "sha256": "0"}}, "and that of the training rows is 0"),
-        ({"training": []}, "do not describe the training rows"),
+        ({"training": []}, "metadata.training is []: expected an object or null"),
         ({"plain": ["b"]}, "plain columns that are none of the table"),
-        ({"plain": None}, "no names of columns under plain"),
-        ({"numeric": 3}, "not those of jboost fit"),
+        ({"plain": None}, "metadata.plain is None: expected a list of texts"),
+        ({"numeric": 3}, "metadata.numeric is 3: expected a list of texts"),
     ],
 )
 def test_verify_refuses_metadata_that_do_not_fit_a_boosted_model(metadata, reason, tmp_path):
@@ -197,6 +200,11 @@ def test_verify_takes_the_rows_as_given_where_the_model_does_not_tell_them(tmp_p
     (tmp_path / "data.csv").write_text(text, encoding="utf-8")
     reason = verify.verify_file(tmp_path / "out", tmp_path / "data.csv").reason
     assert "an upper bound of 0 is claimed, and 1 is proven" in reason
+
+
+def test_verify_says_that_a_folder_without_an_ensemble_has_no_certificate(tmp_path):
+    write(tmp_path, without=("ensemble",))
+    assert "has no certificate that can be checked" in check(tmp_path)
 
 
 def test_verify_takes_no_mask_for_a_model_that_tells_its_rows(tmp_path):

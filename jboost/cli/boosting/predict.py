@@ -53,6 +53,11 @@ def read(path: Path, metadata: dict[str, Any]) -> FittedEnsemble:
     with jax.enable_x64(precision == "float64"):
         stored = files.load(path, learner=given)
     seen = TableFeatures(numeric, categorical, plain, stored["binarizer"])
+    places = _places(stored["ensemble"])
+    if places is not None and max(places, default=-1) >= seen.size:
+        raise ValueError(
+            f"{path}: metadata.plain has {len(plain)} columns: the votes need more features"
+        )
     return FittedEnsemble(stored["ensemble"], seen, learner, mapping, precision, description)
 
 
