@@ -765,7 +765,8 @@ def _faults_of_margin_of_vote(vote: Any, line: _Line, is_counted: np.ndarray) ->
     else:
         heights, reach = abs(line.scores[~line.is_wrong]), line.reach[~line.is_wrong]
         eps = 64 * _unit_of_rounding(_read(vote, "offset", ()))
-        low = min(heights - reach) ** 2 * (1 - eps) / squared_length  # no height is below its reach
+        # No score is near 0 here, so every height is above its reach.
+        low = min(heights - reach) ** 2 * (1 - eps) / squared_length
         high = min(heights + reach) ** 2 * (1 + eps) / squared_length
         if margin < 0 or margin == math.inf or not low <= margin * margin <= high:
             squared = min(heights) ** 2 / squared_length

@@ -208,8 +208,8 @@ class ExampleWeightsClassifier(VoteClassifier):
         )
         if int(model.status) == Status.INFEASIBLE:
             raise ValueError(
-                f"penalty is {penalty:g}: expected at least {1 / count:g}, 1 by the number of"
-                " distinct training rows"
+                f"penalty is {penalty:g}: expected at least {1 / count:g}, which is 1 divided"
+                " by the number of distinct training rows"
             )
         if int(model.status) == Status.INVALID_INPUT:
             width = "" if not hasattr(kernel, "radius") else f" and radius {float(kernel.radius):g}"

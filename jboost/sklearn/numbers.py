@@ -15,7 +15,7 @@ _REMEDY = "enable 64-bit types (jax.config.update('jax_enable_x64', True))"
 
 
 def validate(table: np.ndarray, names: Iterable[Any], counts: np.ndarray) -> None:
-    """Looks at the numbers of a table [m, n] before they become floats of JAX.
+    """Checks the numbers of a table [m, n] before they are converted to the float type of JAX.
 
     Args:
       table: float64, or objects where a column holds text, which is not looked at.
@@ -23,8 +23,8 @@ def validate(table: np.ndarray, names: Iterable[Any], counts: np.ndarray) -> Non
       counts: [m] bool, the rows that count.
 
     Raises:
-      ValueError: for a number that is infinite, or too large for a float of JAX; its row and its
-        column are named.
+      ValueError: for a number that is infinite, or too large for that type; it names row and
+        column.
 
     Warns:
       UserWarning: for a column of which fewer than half of the distinct numbers stay distinct.

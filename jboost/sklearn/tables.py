@@ -52,7 +52,8 @@ def read_training(
         number that is infinite, or too large for the float type of JAX.
 
     Warns:
-      UserWarning: naming a column most of whose numbers are one in the float type of JAX.
+      UserWarning: naming a column that loses more than half of its distinct numbers in the float
+        type of JAX.
     """
     if frames.is_frame(X):
         validate_data(estimator, X=X, y=y, skip_check_array=True)

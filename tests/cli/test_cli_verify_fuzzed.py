@@ -18,6 +18,8 @@ import jboost
 import test_verify
 from command_line import run_in
 from jboost import verify
+from jboost.cli import option
+from jboost.data import kinds
 
 VALUES = (None, -1, 5, "x", [], {}, [[]], math.nan)
 OF_METHODS = {
@@ -349,3 +351,10 @@ def test_a_reason_with_half_a_surrogate_is_printed(tmp_path):
     found = verify.verify_file(tmp_path / "out", data)
     shown = verify.describe(found).encode().decode()
     assert (found.valid, "state status \\ud800" in shown) == (False, True)
+
+
+def test_verify_knows_all_methods_and_kinds_of_columns():
+    """It stands alone, and so has lists of its own."""
+    assert set(verify._FITTED) == set(option.METHODS)
+    named = {kinds.NUMBER, kinds.PERCENT, kinds.GROUPED, kinds.TRUTH, kinds.DATE, kinds.TEXT}
+    assert set(verify._COLUMNS) == named

@@ -15,8 +15,8 @@ from jboost.base import check
 
 class Clock:
     """A stopwatch with a time limit. `before` are the seconds of the run that is continued, which
-    do not count for the limit. Raises ValueError for a limit, the argument `time_limit`, that is
-    no number from 0.
+    do not count for the limit. Raises ValueError, naming `time_limit`, unless the limit is None or
+    a number of at least 0.
     """
 
     def __init__(self, limit: float | None, before: float = 0.0) -> None:

@@ -55,7 +55,7 @@ class VertexConfig:
     """The largest number of linear programs. Each adds the cuts that the last solution violates."""
     num_cuts: int | None = None
     """The number of cuts held at a time. None for one per example plus one per column, at least
-    64. The simplex table has a row of 2 U + m numbers for each cut and for each example.
+    64. The simplex table has a row of 2 U + m 64-bit numbers for each cut and for each example.
     """
 
     def __post_init__(self) -> None:
@@ -103,7 +103,7 @@ def find(
     dtype = instance.margins.dtype
 
     def search(*given: PyTree) -> tuple[Primal, Array]:
-        instance, known, importance = jax.tree.map(_in_64_bits, given)
+        instance, known, importance = jax.tree.map(_widened, given)
         first = begin(instance, known, importance, config)
         last = advance(instance, first, config, config.max_pivots)
         return jax.tree.map(lambda part: numerics.narrow(part, dtype), last.primal), _status(last)
@@ -112,7 +112,8 @@ def find(
     return _feasible(instance, point, status)
 
 
-def _in_64_bits(values: Array) -> Array:
+def _widened(values: Array) -> Array:
+    """Floats as float64; other arrays unchanged. To be called inside `numerics.in_64_bits`."""
     is_float = jnp.issubdtype(values.dtype, jnp.floating)
     return values.astype(jnp.dtype("float64")) if is_float else values
 

@@ -284,7 +284,8 @@ def _choose(run: _BoxPivots) -> _Choice:
     in_basics = times(entries, values)
     below, above = run.basic_bounds[0] - in_basics[:-1], in_basics[:-1] - run.basic_bounds[1]
     outside = jnp.maximum(below, above)
-    # A product with ones would write the squares first: five times the time for a table of 1 MB.
+    # A matrix product with ones would first write all squares to memory, which takes five times
+    # as long for a table of 1 MB.
     norms = 1 + reduce.total(entries[:-1] * entries[:-1], axis=1)
     row, _ = numerics.first_greatest(
         jnp.where(outside > eps**_OUTSIDE, outside * outside / norms, -1.0)
