@@ -1,5 +1,8 @@
 """The default device, arrays of NumPy on it, and `jit` with compiler options for its platform.
 
+JAX does not allow compiler options inside `jit`, `grad` or `vmap`. So a call with traced arguments
+is one of `jax.jit`, and only a call with concrete arrays has the options.
+
 The default device is `jax.default_device` if that is set, else the first device of JAX's default
 backend.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
@@ -92,10 +96,10 @@ def host_jit(
 ) -> Any:
     """`jax.jit` with compiler options for a step that a loop on the host calls.
 
-    The options are left out if an argument is traced, because JAX does not allow them inside `jit`,
-    `grad` or `vmap`. They are also left out if this version of XLA does not have them, and on
-    platforms not in `platforms`. Other arguments are those of `jax.jit`. Without `function` it
-    returns a decorator.
+    The options are left out if an argument is traced. They are also left out if this version of
+    XLA does not have them, if the environment variable `XLA_FLAGS` has them, and on platforms not
+    in `platforms`. Other arguments are those of `jax.jit`. Without `function` it returns a
+    decorator.
     """
     if function is None:
         return functools.partial(host_jit, platforms=platforms, **options)
@@ -120,6 +124,15 @@ def host_jit(
     return call
 
 
+def public_jit(function: _Function | None = None, **options: Any) -> Any:
+    """`host_jit` for a public function that can be traced, with the options for a CPU alone.
+
+    It is not for programs whose time goes to updates of an array in place in a loop, such as the
+    table of a simplex method: XLA's older code generator does not vectorise them.
+    """
+    return host_jit(function, platforms=("cpu",), **options)
+
+
 def compile_side_by_side(*lowered: Any) -> None:
     """Compiles lowered programs of `host_jit` in parallel threads.
 
@@ -133,8 +146,13 @@ def compile_side_by_side(*lowered: Any) -> None:
 @functools.cache
 def _known_options(name: str) -> dict[str, Any] | None:
     """The compiler options for a platform; None if there are none or XLA does not have them."""
-    options = COMPILER_OPTIONS.get(name)
-    if options is None:
+    set_by_user = os.environ.get("XLA_FLAGS", "")
+    options = {
+        option: value
+        for option, value in COMPILER_OPTIONS.get(name, {}).items()
+        if f"--{option}=" not in set_by_user
+    }
+    if not options:
         return None
     try:
         jax.jit(lambda: 0.0, compiler_options=options).lower().compile()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 
-from jboost.base import check, derivatives, meshes
+from jboost.base import check, derivatives, devices, meshes
 from jboost.base.types import Array, ArrayLike
 from jboost.combine import agglomerate, results, strategies
 from jboost.combine.results import StrategyResult
@@ -91,7 +90,7 @@ def random_pairing(
     return _random_pairing(*strategies.arrays(scores, labels, weights, mask), check.key("key", key))
 
 
-@jax.jit
+@devices.public_jit
 def _best_single(scores: Array, labels: Array, weights: Array, mask: Array) -> LinearVote:
     def run(examples: ScoredExamples, arithmetic: Arithmetic) -> StrategyResult:
         return results.found(
@@ -101,7 +100,7 @@ def _best_single(scores: Array, labels: Array, weights: Array, mask: Array) -> L
     return results.solve_votes(run, scores, labels, weights, mask)
 
 
-@jax.jit
+@devices.public_jit
 def _stacking(
     scores: Array, labels: Array, weights: Array, mask: Array, penalty: Array
 ) -> LinearVote:
@@ -121,7 +120,7 @@ def _stacking(
     return results.solve_votes(run, scores, labels, weights, mask, *model, is_allowed=is_allowed)
 
 
-@jax.jit
+@devices.public_jit
 def _random_pairing(
     scores: Array, labels: Array, weights: Array, mask: Array, key: Array
 ) -> LinearVote:

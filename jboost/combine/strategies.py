@@ -8,15 +8,13 @@ bound.
 
 from __future__ import annotations
 
-import functools
 import time
 from typing import Any, Literal
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, derivatives, labelled, meshes, numerics
+from jboost.base import check, derivatives, devices, labelled, meshes, numerics
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -212,7 +210,7 @@ def arrays(
     return scores, *labelled.validate_examples(labels, weights, mask, scores.shape[0])
 
 
-@functools.partial(jax.jit, static_argnames=("strategy", "with_stacking", "max_sweeps"))
+@devices.public_jit(static_argnames=("strategy", "with_stacking", "max_sweeps"))
 def _fit(
     scores: Array,
     labels: Array,
@@ -259,7 +257,7 @@ def _branch_and_cut(
     return exact.fit(*examples, directions, **options)
 
 
-@jax.jit
+@devices.public_jit
 def _stacked(scores: Array, labels: Array, weights: Array, mask: Array) -> Array:
     """The coefficients of the stacking votes, as rows."""
     penalties = jnp.asarray(_PENALTIES)

@@ -214,7 +214,7 @@ class _Trial(NamedTuple):
 _OF_FOLD = _Trial(None, None, None, None, None, 0)  # type: ignore[arg-type]
 
 
-@functools.partial(jax.jit, static_argnames=("num_folds", "config"))
+@devices.public_jit(static_argnames=("num_folds", "config"))
 def _choose(
     given: _ChoiceArguments,
     *,

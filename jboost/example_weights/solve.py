@@ -13,7 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, derivatives, example_values, labelled, meshes, reduce
+from jboost.base import (
+    batching,
+    check,
+    derivatives,
+    devices,
+    example_values,
+    labelled,
+    meshes,
+    reduce,
+)
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.example_weights import certify, game, iterations, working_set
@@ -394,7 +403,7 @@ def centred(inputs: Inputs) -> tuple[Array, Array]:
     return points, jnp.where(inputs.mask, inputs.labels, 0.0)
 
 
-@functools.partial(jax.jit, static_argnames=("config",))
+@devices.public_jit(static_argnames=("config",))
 def _fit(inputs: Inputs, penalty: Array, tolerance: Array, *, config: Config) -> ExampleWeightModel:
     points, labels = centred(inputs)
     # computed without the penalty, so that `vmap` over penalties computes one matrix

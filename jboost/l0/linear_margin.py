@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import batching, brackets, check, derivatives, loops, meshes, numerics
+from jboost.base import batching, brackets, check, derivatives, devices, loops, meshes, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation
@@ -171,7 +171,7 @@ def solve_linear_margin(
     )
 
 
-@functools.partial(jax.jit, static_argnames=("config",))
+@devices.public_jit(static_argnames=("config",))
 def _solve(
     data: tuple[Array, ...], penalty: Array, tolerance: Array, *, config: LinearMarginConfig
 ) -> LinearMargin:

@@ -103,7 +103,7 @@ def path(
     return _path(booster, learner, dataset, key, margins, max_rounds=max_rounds)
 
 
-@functools.partial(jax.jit, static_argnames=("max_rounds",))
+@devices.public_jit(static_argnames=("max_rounds",))
 def _path(
     booster: L0,
     learner: Any,
@@ -266,7 +266,7 @@ def search_margin(
     )
 
 
-@functools.partial(jax.jit, static_argnames=("max_margins", "max_rounds"))
+@devices.public_jit(static_argnames=("max_margins", "max_rounds"))
 def _search_margin(*arguments: Any, max_margins: int, max_rounds: int) -> MarginSearch:
     """`_search_one`, of a batch one data set after the other."""
     run = functools.partial(_search_one, max_margins=max_margins, max_rounds=max_rounds)

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import batching, brackets, check, derivatives, loops, meshes
+from jboost.base import batching, brackets, check, derivatives, devices, loops, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, PyTree
 from jboost.l0 import relaxation
@@ -168,7 +168,7 @@ def strengthen(
     return found._replace(example_weights=found.example_weights[:size])
 
 
-@functools.partial(jax.jit, static_argnames=("config",))
+@devices.public_jit(static_argnames=("config",))
 def strengthen_pool(
     data: tuple[Array, ...], margin: Array, *, config: StrengthenConfig
 ) -> Strengthened:

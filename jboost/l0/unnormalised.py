@@ -11,14 +11,13 @@ c_u lambda_u / K. This penalty is weak for large K.
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets, check, derivatives, meshes, reduce
+from jboost.base import brackets, check, derivatives, devices, meshes, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation
@@ -113,7 +112,7 @@ def solve_unnormalised(
     )
 
 
-@functools.partial(jax.jit, static_argnames=("config",))
+@devices.public_jit(static_argnames=("config",))
 def _solve(
     data: tuple[Array, ...],
     largest: Array,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any, Literal
 
-import jax
 import jax.numpy as jnp
 
-from jboost.base import batching, check, derivatives, meshes
+from jboost.base import batching, check, derivatives, devices, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.lp import first_order, interior_point
@@ -144,7 +143,7 @@ def _default_config(problem: LinearProgram) -> InteriorPointConfig | FirstOrderC
     return InteriorPointConfig() if is_small else FirstOrderConfig()
 
 
-@functools.partial(jax.jit, static_argnames=("config", "derivative"))
+@devices.public_jit(static_argnames=("config", "derivative"))
 def _solve(
     problem: LinearProgram,
     tolerance: Array,

@@ -193,7 +193,7 @@ def _grown(initial: LPBoostSolution, margins: Any, config: Config) -> LPBoostSol
     )
 
 
-@functools.partial(jax.jit, static_argnames=("config", "derivative"))
+@devices.public_jit(static_argnames=("config", "derivative"))
 def _solve(
     examples: Dataset,
     nu: Array,

@@ -10,13 +10,12 @@ and j share, the second part is (R diag(v) R')_ll'. No array of size m x m is ma
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, numerics, reduce
+from jboost.base import check, devices, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.monomials import integers
@@ -69,7 +68,7 @@ def best_of_all(
     )
 
 
-@functools.partial(jax.jit, static_argnames=("num_best", "takes_missing"))
+@devices.public_jit(static_argnames=("num_best", "takes_missing"))
 def _best_of_all(
     features: Array,
     labels: Array,

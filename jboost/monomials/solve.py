@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, derivatives, meshes
+from jboost.base import batching, check, derivatives, devices, meshes
 from jboost.base.types import Array, ArrayLike
 from jboost.monomials import instance, integers, search, singles
 from jboost.monomials.compact import compact, pairs_of_rows
@@ -148,7 +148,7 @@ def greedy(
     )
 
 
-@functools.partial(jax.jit, static_argnames=("num_best", "takes_missing"))
+@devices.public_jit(static_argnames=("num_best", "takes_missing"))
 def _value_singles(
     problem: MonomialProblem, *, num_best: int, takes_missing: bool
 ) -> MonomialSolution:
@@ -241,7 +241,7 @@ def _without_missing(problem: MonomialProblem, takes_missing: bool) -> MonomialP
     )
 
 
-@functools.partial(jax.jit, static_argnames=("config", "sizes"))
+@devices.public_jit(static_argnames=("config", "sizes"))
 def _search(
     ones: Array,
     known: Array | None,

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost import lp
-from jboost.base import check, derivatives, loops, meshes, numerics
+from jboost.base import check, derivatives, devices, loops, meshes, numerics
 from jboost.base.predict import scores_of, unless_invalid
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -156,7 +156,7 @@ def _scale(points: Array, labels: Array, weights: Array, mask: Array) -> _Scaled
     return _Scaled(scaled, points, labels, weights, share, anchor, size, valid, faithful, one_class)
 
 
-@jax.jit
+@devices.public_jit
 def _solve(points: Array, labels: Array, weights: Array, mask: Array) -> DistanceSeparator:
     examples = _scale(points, labels, weights, mask)
     num_rows, dtype, live = points.shape[0], examples.points.dtype, examples.labels != 0
@@ -241,7 +241,7 @@ def least_squared_distance_separator(
     return _solve_quadratic(*examples, ridge)
 
 
-@jax.jit
+@devices.public_jit
 def _solve_quadratic(
     points: Array, labels: Array, weights: Array, mask: Array, ridge: Array
 ) -> DistanceSeparator:

@@ -12,10 +12,9 @@ from __future__ import annotations
 import functools
 from typing import Any, Literal, TypeVar
 
-import jax
 import jax.numpy as jnp
 
-from jboost.base import check, derivatives, meshes
+from jboost.base import check, derivatives, devices, meshes
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -274,7 +273,7 @@ def validate_config(config: object, wanted: type[_Config], method: str) -> _Conf
     return config
 
 
-@functools.partial(jax.jit, static_argnames=("all_optima", "fat", "config"))
+@devices.public_jit(static_argnames=("all_optima", "fat", "config"))
 def _optimal_separator(
     points: Array,
     labels: Array,

@@ -121,7 +121,7 @@ def choose_before_fit(
     )
 
 
-@functools.partial(jax.jit, static_argnames=("max_rounds", "num_folds"))
+@devices.public_jit(static_argnames=("max_rounds", "num_folds"))
 def _choose_before_fit(
     learner: Any, dataset: Dataset, key: Array, *, max_rounds: int, num_folds: int
 ) -> tuple[Array, Array]:
@@ -130,7 +130,7 @@ def _choose_before_fit(
     return chosen.num_rounds, key_fit
 
 
-@functools.partial(jax.jit, static_argnames=("max_rounds", "num_folds"))
+@devices.public_jit(static_argnames=("max_rounds", "num_folds"))
 def _choose(
     learner: Any, dataset: Dataset, key: Array, *, max_rounds: int, num_folds: int
 ) -> Rounds:

@@ -94,17 +94,44 @@ def test_programs_of_the_host_may_also_stand_inside_a_program_of_the_callers(
 
 @pytest.fixture
 def options(monkeypatch):
-    """The options of XLA by platform, none of them looked at before."""
-    wanted = {}
+    """The options of XLA by platform, none of them looked at before, and none set by the tests."""
+    wanted = dict(devices.COMPILER_OPTIONS)
     monkeypatch.setattr(devices, "COMPILER_OPTIONS", wanted)
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
     devices._known_options.cache_clear()
     yield wanted
     devices._known_options.cache_clear()
 
 
 @pytest.mark.parametrize("platform", devices.COMPILER_OPTIONS)
-def test_this_version_of_xla_knows_the_options(platform):
-    assert devices._known_options(platform) == devices.COMPILER_OPTIONS[platform]
+def test_this_version_of_xla_knows_the_options(options, platform):
+    assert devices._known_options(platform) == options[platform]
+
+
+def test_what_the_user_has_set_for_xla_holds(options, monkeypatch):
+    assert "xla_cpu_use_fusion_emitters" in options["cpu"]
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=true")
+    assert devices._known_options("cpu") is None
+
+
+def test_a_public_function_has_the_options_where_it_is_not_traced(options, monkeypatch):
+    seen = []
+    jit = jax.jit
+    monkeypatch.setattr(
+        jax,
+        "jit",
+        lambda *args, compiler_options=None, **rest: (
+            seen.append(compiler_options) or jit(*args, **rest)
+        ),
+    )
+    double = devices.public_jit(lambda values: 2 * values)
+    seen.clear()
+    assert jit(double)(jnp.arange(3.0)).tolist() == [0, 2, 4]
+    assert jax.vmap(double)(jnp.arange(3.0)).tolist() == [0, 2, 4]
+    assert float(jax.grad(double)(1.0)) == 2
+    assert not seen
+    assert double(jnp.arange(3.0)).tolist() == [0, 2, 4]
+    assert options["cpu"] in seen
 
 
 def test_options_that_xla_does_not_know_are_left_out(options, cubes):

@@ -108,18 +108,36 @@ def visit(
     def unfinished(state: Visit) -> Array:
         return ~state.is_closed & (state.num_new > 0) & (state.num_rounds < max_rounds)
 
-    def one_round(state: Visit) -> Visit:
+    def with_cuts(state: Visit) -> Visit:
         rows, is_violated = _separate(pool, state.engine, state.solution, num_triples)
         engine, num_new = _insert(pool, state.engine, state.solution, rows, is_violated)
-        after = _solve(pool, engine, state.decisions, state.bound, goal)
-        return after._replace(num_new=num_new, num_rounds=state.num_rounds + 1)
+        return state._replace(engine=engine, num_new=num_new)
 
-    first = _solve(pool, engine, decisions, bound, goal)
-    return loops.while_loop(unfinished, one_round, first)
+    def one_round(state: Visit) -> Visit:
+        state = loops.cond(state.num_rounds > 0, with_cuts, lambda state: state, state)
+        return _solve(pool, state, goal)
+
+    return loops.while_loop(unfinished, one_round, _unvisited(pool, engine, decisions, bound))
 
 
-def _solve(pool: NodePool, engine: Engine, decisions: Decisions, bound: Array, goal: Goal) -> Visit:
+def _unvisited(pool: NodePool, engine: Engine, decisions: Decisions, bound: Array) -> Visit:
+    """The state before the first program."""
+    lower, _ = node_program.bounds(pool, engine.cuts, decisions)
+    one = jnp.ones((), jnp.int32)
+    return Visit(
+        engine,
+        decisions,
+        bound,
+        boxed_simplex.unsolved(engine.table, lower),
+        jnp.zeros((), bool),
+        one,
+        jnp.zeros_like(one),
+    )
+
+
+def _solve(pool: NodePool, state: Visit, goal: Goal) -> Visit:
     """Solves one program, proves its bound and fixes variables."""
+    engine, decisions = state.engine, state.decisions
     unit = pool.instance.unit
     beyond = (goal.loss + _BEYOND * jnp.maximum(goal.loss, 1.0)) / unit
     lower, upper = node_program.bounds(pool, engine.cuts, decisions)
@@ -133,15 +151,15 @@ def _solve(pool: NodePool, engine: Engine, decisions: Decisions, bound: Array, g
     attainable = local_search.round_up(
         jnp.where(is_empty, jnp.inf, proof.bound), pool.instance.weights, _prices(pool)
     )
-    bound = jnp.maximum(bound, attainable)
+    bound = jnp.maximum(state.bound, attainable)
     return Visit(
         Engine(solution.table, engine.cuts),
         _fixed(decisions, proof, goal),
         bound,
         solution,
         bound >= goal.closing,
-        jnp.ones((), jnp.int32),
-        jnp.ones((), jnp.int32),
+        state.num_new,
+        state.num_rounds + 1,
     )
 
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import functools
 
-import jax
 import jax.numpy as jnp
 
-from jboost.base import batching, check, derivatives, meshes
+from jboost.base import batching, check, derivatives, devices, meshes
 from jboost.base.types import Array, ArrayLike
 from jboost.l0.relaxation import all_pairs
 from jboost.l0.relaxation.arguments import (
@@ -136,7 +135,7 @@ def _solve_empty(
     return without_last(solved, data[0].shape)
 
 
-@functools.partial(jax.jit, static_argnames=("config", "layout"))
+@devices.public_jit(static_argnames=("config", "layout"))
 def _solve(
     data: tuple[Array, ...],
     margin: Array,

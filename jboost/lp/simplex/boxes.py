@@ -67,14 +67,12 @@ class BoxSolution(NamedTuple):
     num_pivots: Array  # [] int32
 
 
-class _BoxPivots(NamedTuple):
-    """The state of the pivots between two recomputations of the table."""
+class _Basis(NamedTuple):
+    """A table with the bounds of its slots and basics."""
 
     table: Tableau
     slot_bounds: Array  # [2, n]
     basic_bounds: Array  # [2, k]
-    ends: Array  # [] bool
-    num_pivots: Array  # [] int32 in this run
 
 
 class _Choice(NamedTuple):
@@ -84,9 +82,18 @@ class _Choice(NamedTuple):
     row: Array  # [] int32 the row of the leaving variable
     is_inside: Array  # [] bool, whether all basic variables are within their bounds
     rises: Array  # [] bool, whether the leaving variable is below its lower bound
-    lengths: Array  # [n] break points of the dual step
     length: Array  # [] the dual step, inf without break points
     slope: Array  # [] of the dual objective after the step
+
+
+class _BoxPivots(NamedTuple):
+    """The state of the pivots between two recomputations of the table."""
+
+    basis: _Basis
+    choice: _Choice  # in the basis, once the run has stopped
+    has_ended: Array  # [] bool, whether there is no reason for a further pivot
+    has_stopped: Array  # [] bool, whether it has ended or has reached the limit of pivots
+    num_pivots: Array  # [] int32 in this run
 
 
 def begin(matrix: Array, objective: Array) -> Tableau:
@@ -178,12 +185,15 @@ def solve(
       goal: [] the method stops once the objective is proven to be at least this.
       max_pivots: [].
     """
-
     most = _REFRESH[matrix.dtype.itemsize]
 
     def refresh_and_pivot(state: tuple[BoxSolution, Array]) -> tuple[BoxSolution, Array]:
         before, num_runs = state
-        table = refreshed(before.table, matrix, objective)
+        table = loops.cond(
+            (num_runs > 0) | (before.table.age >= most),
+            lambda: refreshed(before.table, matrix, objective),
+            lambda: before.table,
+        )
         after = pivot_on(
             table,
             lower,
@@ -195,41 +205,39 @@ def solve(
 
     def unfinished(state: tuple[BoxSolution, Array]) -> Array:
         now, num_runs = state
-        is_off = (
-            jnp.max(
-                jnp.abs(
-                    times(matrix, now.values[: matrix.shape[1]]) - now.values[matrix.shape[1] :]
-                )
-            )
-            > _MAX_ERROR
-        )
-        return (is_off | ~now.has_ended) & (now.num_pivots < max_pivots) & (num_runs < _MAX_RUNS)
+        variables, rows = jnp.split(now.values, [matrix.shape[1]])
+        is_off = jnp.max(jnp.abs(times(matrix, variables) - rows)) > _MAX_ERROR
+        goes_on = (is_off | ~now.has_ended) & (now.num_pivots < max_pivots)
+        return (num_runs == 0) | (goes_on & (num_runs < _MAX_RUNS))
 
-    table = loops.cond(
-        table.age >= most, lambda: refreshed(table, matrix, objective), lambda: table
-    )
-    first = pivot_on(table, lower, upper, goal=goal, max_pivots=jnp.minimum(max_pivots, most))
-    return loops.while_loop(unfinished, refresh_and_pivot, (first, jnp.ones((), jnp.int32)))[0]
+    start = unsolved(table, lower), jnp.zeros((), jnp.int32)
+    return loops.while_loop(unfinished, refresh_and_pivot, start)[0]
+
+
+def unsolved(table: Tableau, lower: Array) -> BoxSolution:
+    """What stands for a solution before the first run of pivots, for bounds [n + k] by place."""
+    nothing, no = jnp.zeros_like(lower), jnp.zeros((), bool)
+    return BoxSolution(table, nothing, nothing, nothing[0], no, no, jnp.zeros((), jnp.int32))
 
 
 def pivot_on(
     table: Tableau, lower: Array, upper: Array, *, goal: Array, max_pivots: Array | int
 ) -> BoxSolution:
     """`solve` without recomputing the table: for runs of few pivots."""
-    bounds = jnp.stack([lower, upper])
-    first = _BoxPivots(
-        table,
-        bounds[:, table.slots],
-        bounds[:, table.basics],
-        jnp.zeros((), bool),
-        jnp.zeros((), jnp.int32),
-    )
 
     def step(run: _BoxPivots) -> _BoxPivots:
-        return _pivot(run, goal)
+        choice, lengths = _choose(run.basis)
+        has_ended = _ends(choice, goal)
+        has_stopped = has_ended | (run.num_pivots >= max_pivots)
+        basis = _pivot(run.basis, choice, lengths, has_stopped)
+        num_pivots = run.num_pivots + (~has_stopped).astype(jnp.int32)
+        return _BoxPivots(basis, choice, has_ended, has_stopped, num_pivots)
 
-    last = loops.while_loop(lambda run: ~run.ends & (run.num_pivots < max_pivots), step, first)
-    return _conclude(last, goal)
+    zero, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+    nothing = jnp.zeros_like(table.entries[:, 0])
+    unchosen = _Choice(nothing, zero, no, no, nothing[0], nothing[0])
+    first = _BoxPivots(_make_basis(table, lower, upper), unchosen, no, no, zero)
+    return _conclude(loops.while_loop(lambda run: ~run.has_stopped, step, first), goal)
 
 
 def penalties(
@@ -251,38 +259,41 @@ def penalties(
     num_slots = table.slots.shape[0]
     stands = positions(table)[places]
     rows = table.entries[jnp.maximum(stands - num_slots, 0)]
-    run = _BoxPivots(
-        table,
-        jnp.stack([lower, upper])[:, table.slots],
-        jnp.stack([lower, upper])[:, table.basics],
-        jnp.zeros((), bool),
-        jnp.zeros((), int),
-    )
+    basis = _make_basis(table, lower, upper)
     is_basic, shares = stands >= num_slots, values[places]
 
     def steps(changes: Array) -> Array:
-        return jax.vmap(lambda change: jnp.min(_lengths(run, change)[0], initial=jnp.inf))(changes)
+        return jax.vmap(lambda change: jnp.min(_lengths(basis, change)[0], initial=jnp.inf))(
+            changes
+        )
 
     return jnp.where(is_basic, steps(-rows) * shares, 0.0), jnp.where(
         is_basic, steps(rows) * (1 - shares), 0.0
     )
 
 
-def _in_slots(run: _BoxPivots) -> tuple[Array, Array]:
+def _make_basis(table: Tableau, lower: Array, upper: Array) -> _Basis:
+    """The basis of a table, for bounds [n + k] by place."""
+    bounds = jnp.stack([lower, upper])
+    return _Basis(table, bounds[:, table.slots], bounds[:, table.basics])
+
+
+def _in_slots(basis: _Basis) -> tuple[Array, Array]:
     """The values [n] of the slots, and which of them are at their upper bounds."""
-    lower, upper = run.slot_bounds
-    is_up = (run.table.entries[-1] < 0) & (upper < jnp.inf)
+    lower, upper = basis.slot_bounds
+    is_up = (basis.table.entries[-1] < 0) & (upper < jnp.inf)
     return jnp.where(is_up, upper, lower), is_up
 
 
-def _choose(run: _BoxPivots) -> _Choice:
+def _choose(basis: _Basis) -> tuple[_Choice, Array]:
     """Chooses the basic variable with the largest violation of its bounds relative to the norm of
-    its row, and the dual step that brings it to its bound.
+    its row, and the dual step that brings it to its bound. Also returns the break points [n] of the
+    step.
     """
-    entries, eps = run.table.entries, jnp.finfo(run.table.entries.dtype).eps
-    values, _ = _in_slots(run)
+    entries, eps = basis.table.entries, jnp.finfo(basis.table.entries.dtype).eps
+    values, _ = _in_slots(basis)
     in_basics = times(entries, values)
-    below, above = run.basic_bounds[0] - in_basics[:-1], in_basics[:-1] - run.basic_bounds[1]
+    below, above = basis.basic_bounds[0] - in_basics[:-1], in_basics[:-1] - basis.basic_bounds[1]
     outside = jnp.maximum(below, above)
     # A matrix product with ones would first write all squares to memory, which takes five times
     # as long for a table of 1 MB.
@@ -292,17 +303,17 @@ def _choose(run: _BoxPivots) -> _Choice:
     )
     rises = below[row] >= above[row]
     changes = jnp.where(rises, entries[row], -entries[row])
-    lengths, drops = _lengths(run, changes)
+    lengths, drops = _lengths(basis, changes)
     length, slope = break_points.peak(lengths, drops, outside[row], 0.0)
-    return _Choice(in_basics, row, outside[row] <= eps**_OUTSIDE, rises, lengths, length, slope)
+    return _Choice(in_basics, row, outside[row] <= eps**_OUTSIDE, rises, length, slope), lengths
 
 
-def _lengths(run: _BoxPivots, changes: Array) -> tuple[Array, Array]:
+def _lengths(basis: _Basis, changes: Array) -> tuple[Array, Array]:
     """The break points [n] of the dual step of a row [n] whose basic variable must increase, and
     the decrease [n] of the slope of the dual objective at each.
     """
-    _, is_up = _in_slots(run)
-    ranges, costs = run.slot_bounds[1] - run.slot_bounds[0], run.table.entries[-1]
+    _, is_up = _in_slots(basis)
+    ranges, costs = basis.slot_bounds[1] - basis.slot_bounds[0], basis.table.entries[-1]
     blocks = (jnp.where(is_up, -changes, changes) > jnp.finfo(costs.dtype).eps ** _LEAST_PIVOT) & (
         ranges > 0
     )
@@ -310,27 +321,34 @@ def _lengths(run: _BoxPivots, changes: Array) -> tuple[Array, Array]:
     return jnp.where(blocks, lengths, jnp.inf), jnp.where(blocks, jnp.abs(changes) * ranges, 0.0)
 
 
-def _pivot(run: _BoxPivots, goal: Array) -> _BoxPivots:
+def _pivot(basis: _Basis, choice: _Choice, lengths: Array, has_stopped: Array) -> _Basis:
     """Exchanges a basic variable, which goes to its bound, for a slot, which becomes basic. Nothing
-    changes if the method stops.
+    changes if the method has stopped.
     """
-    choice, entries = _choose(run), run.table.entries
-    ends = _ends(choice, goal)
+    entries = basis.table.entries
     row = entries[choice.row]
-    is_candidate = (choice.lengths == choice.length) & (choice.length < jnp.inf)
+    is_candidate = (lengths == choice.length) & (choice.length < jnp.inf)
     slot, _ = numerics.first_greatest(jnp.where(is_candidate, jnp.abs(row), -1.0))
-    nothing = jnp.zeros_like(row), jnp.zeros_like(entries[:, 0])
-    row, column = loops.cond(ends, lambda: nothing, lambda: (row, entries[:, slot]))
     is_slot, is_basic = (
-        jnp.arange(size) == jnp.where(ends, -1, at)
+        jnp.arange(size) == jnp.where(has_stopped, -1, at)
         for size, at in zip(entries.shape[::-1], (slot, choice.row), strict=True)
     )
-    ratios = jnp.where(is_slot, 1.0, -row) / jnp.where(ends, 1.0, row[slot])
-    entries = jnp.where(
-        is_basic[:, None],
-        ratios[None, :],
-        jnp.where(is_slot[None, :], 0.0, entries) + column[:, None] * ratios[None, :],
-    )
+
+    def factors() -> tuple[Array, ...]:
+        ratios = jnp.where(is_slot, 1.0, -row) / row[slot]
+        column = jnp.where(is_basic, 1.0, entries[:, slot])
+        kept_rows, kept_columns = (~is_basic).astype(row.dtype), (~is_slot).astype(row.dtype)
+        return kept_rows, column, kept_columns, ratios
+
+    def unchanged() -> tuple[Array, ...]:
+        of_rows, of_columns = jnp.ones_like(entries[:, 0]), jnp.ones_like(row)
+        return of_rows, jnp.zeros_like(of_rows), of_columns, jnp.zeros_like(of_columns)
+
+    # XLA does not fuse a branch with what follows it. So these vectors are computed once, and not
+    # for each entry of the table, and the table is changed without a copy of it.
+    kept_rows, column, kept_columns, ratios = loops.cond(has_stopped, unchanged, factors)
+    kept = kept_rows[:, None] * kept_columns[None, :]
+    entries = entries * kept + column[:, None] * ratios[None, :]
     entries = jnp.where(jnp.abs(entries) > jnp.finfo(entries.dtype).eps ** _NOTHING, entries, 0.0)
 
     def swapped(of_slots: Array, of_basics: Array) -> tuple[Array, Array]:
@@ -339,16 +357,10 @@ def _pivot(run: _BoxPivots, goal: Array) -> _BoxPivots:
             is_basic[:-1], entering[..., None], of_basics
         )
 
-    slots, basics = swapped(run.table.slots, run.table.basics)
-    slot_bounds, basic_bounds = swapped(run.slot_bounds, run.basic_bounds)
-    one = (~ends).astype(jnp.int32)
-    return _BoxPivots(
-        Tableau(entries, slots, basics, run.table.age + one),
-        slot_bounds,
-        basic_bounds,
-        ends,
-        run.num_pivots + one,
-    )
+    slots, basics = swapped(basis.table.slots, basis.table.basics)
+    slot_bounds, basic_bounds = swapped(basis.slot_bounds, basis.basic_bounds)
+    age = basis.table.age + (~has_stopped).astype(jnp.int32)
+    return _Basis(Tableau(entries, slots, basics, age), slot_bounds, basic_bounds)
 
 
 def _ends(choice: _Choice, goal: Array) -> Array:
@@ -367,8 +379,8 @@ def _conclude(run: _BoxPivots, goal: Array) -> BoxSolution:
     """The solution of a run. If a row cannot be met, its dual is increased until the reduced costs
     prove the goal.
     """
-    choice, table = _choose(run), run.table
-    values, _ = _in_slots(run)
+    choice, table = run.choice, run.basis.table
+    values, _ = _in_slots(run.basis)
     is_empty = (
         ~choice.is_inside
         & ((choice.length == jnp.inf) | (choice.slope > 0))
@@ -387,6 +399,6 @@ def _conclude(run: _BoxPivots, goal: Array) -> BoxSolution:
         by_place(table, costs, of_basics),
         choice.values[-1] + jnp.where(is_empty, missing, 0.0),
         choice.is_inside,
-        run.ends | choice.is_inside,
+        run.has_ended,
         run.num_pivots,
     )

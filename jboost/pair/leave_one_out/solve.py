@@ -20,7 +20,6 @@ bisector. The docstring of `leave_one_out` gives the definitions that are comput
 
 from __future__ import annotations
 
-import functools
 from typing import Literal, NamedTuple
 
 import jax
@@ -28,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import check, derivatives, loops, meshes, numerics
+from jboost.base import check, derivatives, devices, loops, meshes, numerics
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -273,7 +272,7 @@ def _by_branch_and_bound(
     return result._replace(errors=result.errors[:num_points], kinds=result.kinds[:num_points])
 
 
-@functools.partial(jax.jit, static_argnames=("result_dtype",))
+@devices.public_jit(static_argnames=("result_dtype",))
 def _validate_splits(
     points: Array,
     labels: Array,
@@ -300,7 +299,7 @@ def _validate_splits(
     return _conclude(instance, encoding, mask, *_by_margin(instance, near), fits, result_dtype)
 
 
-@functools.partial(jax.jit, static_argnames=("by_margin", "num_splits", "config"))
+@devices.public_jit(static_argnames=("by_margin", "num_splits", "config"))
 def _by_sweep(
     points: Array,
     labels: Array,

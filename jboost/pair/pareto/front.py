@@ -20,14 +20,13 @@ and falls with the margin has its minimum on the front.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, derivatives, meshes, numerics
+from jboost.base import check, derivatives, devices, meshes, numerics
 from jboost.base.loops import OnStep
 from jboost.base.types import Array, ArrayLike
 from jboost.pair.arguments import validate_examples, validate_initial
@@ -160,7 +159,7 @@ def _validate_for_space(method: str, config: SweepConfig | None, is_traced: bool
         )
 
 
-@functools.partial(jax.jit, static_argnames=("max_points", "config"))
+@devices.public_jit(static_argnames=("max_points", "config"))
 def _pareto_front(
     points: Array,
     labels: Array,

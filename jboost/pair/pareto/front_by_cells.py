@@ -4,7 +4,6 @@ front, and exact problems of few points determine the slabs.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import meshes, numerics
+from jboost.base import devices, meshes, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.pair import sweep
@@ -133,7 +132,7 @@ def _padded_size(num_points: int, least: int) -> int:
     return max(-(-num_points // step), 1) * step
 
 
-@jax.jit
+@devices.public_jit
 def _read(
     points: Array, labels: Array, weights: Array, mask: Array, misclassified: Array
 ) -> tuple[LineInstance, Encoding, Array, FrontPoint, FrontPoint]:
@@ -370,7 +369,7 @@ def _ends(points: list[FrontPoint], count: int, ended: bool) -> FoundFront:
     return FoundFront(stacked, jnp.int32(count), jnp.bool_(ended), jnp.bool_(False))
 
 
-@functools.partial(jax.jit, static_argnames="result_dtype")
+@devices.public_jit(static_argnames="result_dtype")
 def _draw_ends(
     instance: LineInstance, encoding: Encoding, found: FoundFront, result_dtype: jnp.dtype
 ) -> ParetoFront:
@@ -403,7 +402,7 @@ def _draw_slabs(
     return lines, all_keep
 
 
-@functools.partial(jax.jit, static_argnames="result_dtype")
+@devices.public_jit(static_argnames="result_dtype")
 def _draw_batch(
     instance: LineInstance, encoding: Encoding, points: Array, slabs: Slab, result_dtype: jnp.dtype
 ) -> tuple[Line, Array]:

@@ -17,11 +17,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, numerics
+from jboost.base import devices, loops, numerics
 from jboost.base.types import Array
 from jboost.geometry.exact import Wide, wide_where
 from jboost.pair.leave_one_out.near_optimal_lines import compare_gaps
@@ -70,7 +69,7 @@ def take(instance: LineInstance, points: Array) -> LineInstance:
     )
 
 
-@jax.jit
+@devices.public_jit
 def widest_slabs(instance: LineInstance, places: SlabProblem, tolerance: Array) -> Slab:
     """The widest slab of each place, fields [P, ...], among those that touch its centre, are at
     least as wide as its gap, and lose at most `most`.

@@ -21,7 +21,6 @@ of the data, rounded outwards.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -30,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import loops
+from jboost.base import devices, loops
 from jboost.base.types import Array
 
 ONE = 2.0**28  # the extent of the data, in units of heights
@@ -244,7 +243,7 @@ def _batches(cells: _Cells) -> list[tuple[np.ndarray, np.ndarray]]:
     return batches
 
 
-@jax.jit
+@devices.public_jit
 def _heights(sides: Array, counts: Array, directions: Array, blur: Array, lift: int) -> Array:
     """The sorted heights of both sides along directions [C, 2], increased by the term of `blur`,
     [2, C, N] int32.
@@ -263,7 +262,7 @@ def _heights(sides: Array, counts: Array, directions: Array, blur: Array, lift: 
     return jnp.where(is_void, _NONE, heights)
 
 
-@functools.partial(jax.jit, static_argnames="width")
+@devices.public_jit(static_argnames="width")
 def _widest(
     heights: Array, counts: Array, row: Array, start: Array, needed: Array, *, width: int
 ) -> Array:

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jboost.base import devices
 from jboost.base.types import Array
 
 NUM_PIECES = 4  # of a cell: each division consists of two halvings
@@ -262,7 +262,7 @@ def _sums(
     return _PieceSums(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
 
 
-@jax.jit
+@devices.public_jit
 def _row_losses(
     points: Array, weights: Array, rows: Array, face: Array, middle: Array, half_width: Array
 ) -> _PieceSums:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jboost.base import batching, check, loops, meshes, numerics, reduce
+from jboost.base import batching, check, devices, loops, meshes, numerics, reduce
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
@@ -47,7 +47,7 @@ def validate_config(config: object) -> SweepConfig:
     return dataclasses.replace(settings, word_bits=64).resolved()
 
 
-@functools.partial(jax.jit, static_argnames=("all_optima", "fat", "config"))
+@devices.public_jit(static_argnames=("all_optima", "fat", "config"))
 @meshes.takes_gathered
 def optimal_plane(
     points: Array,
@@ -187,14 +187,14 @@ def _watch(
     return watch
 
 
-@jax.jit
+@devices.public_jit
 def _read(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[PlaneProblem, Array]:
     """The problem, and the unit of its integer weights."""
     problem, encoding = encode(points, labels, weights, mask)
     return problem, encoding.weight_unit
 
 
-@functools.partial(jax.jit, static_argnames=("all_optima", "fat", "config", "result_dtype"))
+@devices.public_jit(static_argnames=("all_optima", "fat", "config", "result_dtype"))
 def _sweep_listed(
     points: Array,
     labels: Array,
@@ -208,7 +208,7 @@ def _sweep_listed(
     return _best_about(problem, encoding, axes, least_elsewhere, **options)
 
 
-@functools.partial(jax.jit, static_argnames=("fat", "result_dtype"))
+@devices.public_jit(static_argnames=("fat", "result_dtype"))
 def _draw_stopped(
     points: Array,
     labels: Array,
