@@ -416,7 +416,7 @@ class _PathArguments:
         return settled.choice(fit, margins[column], kappas[row])
 
 
-@functools.partial(jax.jit, static_argnames=("num_at_once",))
+@devices.public_jit(static_argnames=("num_at_once",))
 def _choose(
     part: _PathArguments, margins: Array, kappas: Array, folds: _PathFolds, *, num_at_once: int
 ) -> Choice:
@@ -485,7 +485,7 @@ def _first_state(
 
 
 _evaluate, _settle, _conclude = (
-    jax.jit(compute)
+    devices.public_jit(compute)
     for compute in (_PathArguments.evaluate, _PathArguments.settle, _PathArguments.conclude)
 )
 
