@@ -282,6 +282,16 @@ def finish(state: State, dataset: Dataset, *, search: VoteConfig | None = None) 
 
     Raises:
       ValueError: if `search` is not one of the configs that `fit` takes.
+
+    >>> import jboost
+    >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, 1, -1, -1] * 3)
+    >>> learner = jboost.learners.monomials(1, kappa=0.1)
+    >>> state = jboost.l0.init(dataset, learner, margin=0.2, max_rounds=5)
+    >>> while state.status == jboost.status.Status.UNFINISHED and state.num_rounds < 5:
+    ...     state, info = jboost.l0.step(state, dataset)
+    >>> fit = jboost.l0.finish(state, dataset, search=jboost.l0.CoefficientsConfig())
+    >>> jboost.predict(fit.ensemble, dataset.features).tolist()
+    [1, 1, -1, -1, 1, 1, -1, -1, 1, 1, -1, -1]
     """
     dataset = labelled.mask_zeros(dataset)
     if search is not None:

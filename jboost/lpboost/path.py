@@ -73,7 +73,14 @@ def path(
 
 
 @functools.partial(jax.jit, static_argnames=("max_rounds",))
-def _path(
+def _path(*arguments: Any, max_rounds: int) -> Fit:
+    """`_walk`, of a batch one data set after the other."""
+    walk = functools.partial(_walk, max_rounds=max_rounds)
+    fits: Fit = batching.in_chunks(walk, at_once=1)(*arguments)
+    return fits
+
+
+def _walk(
     booster: LPBoost,
     learner: Any,
     dataset: Dataset,
@@ -82,15 +89,10 @@ def _path(
     *,
     max_rounds: int,
 ) -> Fit:
-    def walk(
-        booster: LPBoost, learner: Any, dataset: Dataset, key: Array | None, nus: Array
-    ) -> Fit:
-        at_first = dataclasses.replace(booster, nu=nus[0])
-        first = boosting.begin(at_first, learner, dataset, key=key, max_rounds=max_rounds)
-        return paths.walk(first, nus, _reopen, dataset)
-
-    fits: Fit = batching.in_chunks(walk, at_once=1)(booster, learner, dataset, key, nus)
-    return fits
+    """The fits of all nus, each from the columns of the one before."""
+    at_first = dataclasses.replace(booster, nu=nus[0])
+    first = boosting.begin(at_first, learner, dataset, key=key, max_rounds=max_rounds)
+    return paths.walk(first, nus, _reopen, dataset)
 
 
 def _reopen(state: State, nu: Array) -> State:

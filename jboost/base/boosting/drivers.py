@@ -49,7 +49,7 @@ def run(
     return _run(booster, learner, dataset, key, max_rounds=max_rounds, finish=finish)
 
 
-@functools.partial(devices.host_jit, platforms=("cpu",), static_argnames=("max_rounds", "finish"))
+@devices.public_jit(static_argnames=("max_rounds", "finish"))
 def _run(
     booster: Booster,
     learner: Learner,
