@@ -1,7 +1,7 @@
 """The default device, arrays of NumPy on it, and `jit` with compiler options for its platform.
 
-JAX does not allow compiler options inside `jit`, `grad` or `vmap`. So a call with traced arguments
-is one of `jax.jit`, and only a call with concrete arrays has the options.
+JAX does not allow compiler options inside `jit`. So a call there is one of `jax.jit`, and only a
+call outside of all transformations has the options.
 
 The default device is `jax.default_device` if that is set, else the first device of JAX's default
 backend.
@@ -96,10 +96,10 @@ def host_jit(
 ) -> Any:
     """`jax.jit` with compiler options for a step that a loop on the host calls.
 
-    The options are left out if an argument is traced. They are also left out if this version of
-    XLA does not have them, if the environment variable `XLA_FLAGS` has them, and on platforms not
-    in `platforms`. Other arguments are those of `jax.jit`. Without `function` it returns a
-    decorator.
+    The options are left out inside a `jit`, and if an argument is traced. They are also left out
+    if this version of XLA does not have them, if the environment variable `XLA_FLAGS` has them,
+    and on platforms not in `platforms`. Other arguments are those of `jax.jit`. Without `function`
+    it returns a decorator.
     """
     if function is None:
         return functools.partial(host_jit, platforms=platforms, **options)
@@ -115,10 +115,16 @@ def host_jit(
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        is_traced = any(
-            isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))
-        )
-        return (plain if is_traced else compiled_for(platform()))(*args, **kwargs)
+        leaves = jax.tree.leaves((args, kwargs))
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            return plain(*args, **kwargs)
+        try:
+            return compiled_for(platform())(*args, **kwargs)
+        except ValueError as error:
+            # the constants of a function that is traced
+            if "compiler_options" not in str(error):
+                raise
+            return plain(*args, **kwargs)
 
     call.lower = lambda *args, **kwargs: compiled_for(platform()).lower(*args, **kwargs)  # type: ignore[attr-defined]
     return call

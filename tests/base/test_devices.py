@@ -82,14 +82,29 @@ def cubes():
 
 @pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
 def test_programs_of_the_host_may_also_stand_inside_a_program_of_the_callers(
-    cubes, platform, monkeypatch
+    cubes, options, platform, monkeypatch
 ):
+    assert platform == "tpu" or devices._known_options(platform) == options[platform]
     monkeypatch.setattr(devices, "platform", lambda: platform)
     values = jnp.arange(3.0)
     assert cubes(values).tolist() == [0, 1, 8]
     assert jax.jit(cubes)(values).tolist() == [0, 1, 8]  # where JAX refuses options of the compiler
     assert jax.vmap(jax.grad(cubes))(values).tolist() == [0, 3, 12]
     assert jax.lax.scan(lambda total, value: (total + cubes(value), None), 0.0, values)[0] == 9
+    # constants of a program of the caller
+    assert jax.jit(lambda factor: factor * cubes(values))(2.0).tolist() == [0, 2, 16]
+    assert jax.grad(lambda factor: factor * cubes(values).sum())(2.0) == 9
+    assert jax.vmap(lambda factor: factor * cubes(values).sum())(values).tolist() == [0, 9, 18]
+    assert jax.lax.scan(lambda total, _: (total + cubes(values).sum(), None), 0.0, values)[0] == 27
+
+
+def test_an_error_of_a_program_of_the_host_is_that_of_the_function():
+    @devices.host_jit
+    def failing(values):
+        raise ValueError(f"values has {values.shape[0]} entries")
+
+    with pytest.raises(ValueError, match="values has 3 entries"):
+        failing(jnp.arange(3.0))
 
 
 @pytest.fixture
