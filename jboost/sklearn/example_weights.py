@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from jboost import example_weights
+from jboost.base import devices
 from jboost.base.padding import shared_size
 from jboost.base.predict import predict_scores
 from jboost.base.records import register
@@ -257,7 +258,7 @@ def _padded(model: ExampleWeightModel) -> ExampleWeightModel:
     return dataclasses.replace(model, kernel=kernel, centre=centre, points=points, **parts)
 
 
-@jax.jit
+@devices.public_jit
 def _fit(
     points: Any, labels: Any, mask: Any, penalty: Any, kernel: Any, centre: Any, tolerance: Any
 ) -> ExampleWeightModel:

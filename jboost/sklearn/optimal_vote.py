@@ -19,6 +19,7 @@ from sklearn.utils.validation import (
 )
 
 from jboost import combine
+from jboost.base import devices
 from jboost.base.predict import predict_scores
 from jboost.combine import STRATEGIES, LinearVote
 from jboost.combine.strategies import is_driven_by_host
@@ -28,7 +29,7 @@ from jboost.sklearn.watch import FitClock
 
 PREFIT = "prefit"
 _PREFIT_FOLDS = 5  # of the calibration; the default number of the other estimators
-_fit = jax.jit(combine.fit, static_argnames=("strategy", "with_stacking", "max_sweeps"))
+_fit = devices.public_jit(combine.fit, static_argnames=("strategy", "with_stacking", "max_sweeps"))
 _scores = jax.jit(predict_scores)
 
 
