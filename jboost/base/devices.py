@@ -13,6 +13,7 @@ import concurrent.futures
 import functools
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import jax
@@ -152,11 +153,10 @@ def compile_side_by_side(*lowered: Any) -> None:
 @functools.cache
 def _known_options(name: str) -> dict[str, Any] | None:
     """The compiler options for a platform; None if there are none or XLA does not have them."""
-    set_by_user = os.environ.get("XLA_FLAGS", "")
     options = {
         option: value
         for option, value in COMPILER_OPTIONS.get(name, {}).items()
-        if f"--{option}=" not in set_by_user
+        if option not in _options_of_user()
     }
     if not options:
         return None
@@ -165,3 +165,16 @@ def _known_options(name: str) -> dict[str, Any] | None:
     except jax.errors.JaxRuntimeError:
         return None
     return options
+
+
+def _options_of_user() -> set[str]:
+    """The names of the options that the environment variable `XLA_FLAGS` sets, itself or by the
+    file that it names.
+    """
+    flags = os.environ.get("XLA_FLAGS", "").strip()
+    if flags and not flags.startswith("-"):
+        try:
+            flags = Path(flags).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return set()
+    return {flag.split("=")[0].removeprefix("--") for flag in flags.split()}

@@ -125,7 +125,8 @@ def solve(
     initial = None if initial is None else _grown(initial, margins, config)
     rows = Dataset(margins, devices.ones_beside(mask), weights, mask)
     check.choice("derivative", derivative, ("vertex", "least_norm"))
-    return _solve(rows, nu, tolerance, initial, config=config, derivative=derivative)
+    run = _solve_by_pivots if isinstance(config, SimplexConfig) else _solve_by_steps
+    return run(rows, nu, tolerance, initial, config=config, derivative=derivative)
 
 
 def _choose(config: Config | None, initial: LPBoostSolution | None, margins: Any) -> Config:
@@ -193,7 +194,6 @@ def _grown(initial: LPBoostSolution, margins: Any, config: Config) -> LPBoostSol
     )
 
 
-@devices.public_jit(static_argnames=("config", "derivative"))
 def _solve(
     examples: Dataset,
     nu: Array,
@@ -210,6 +210,11 @@ def _solve(
     return derivatives.define(run, functools.partial(differentiate, derivative))(
         examples, nu, tolerance, initial
     )
+
+
+# The compiled function for the simplex method, which changes its table in place, and for others.
+_solve_by_pivots = jax.jit(_solve, static_argnames=("config", "derivative"))
+_solve_by_steps = devices.public_jit(_solve, static_argnames=("config", "derivative"))
 
 
 def _solve_one(

@@ -123,10 +123,20 @@ def test_this_version_of_xla_knows_the_options(options, platform):
     assert devices._known_options(platform) == options[platform]
 
 
-def test_what_the_user_has_set_for_xla_holds(options, monkeypatch):
-    assert "xla_cpu_use_fusion_emitters" in options["cpu"]
-    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=true")
+@pytest.mark.parametrize("flags", ["--{}=true", "--{}", "--xla_dump_to=x --{}=false", "FILE"])
+def test_what_the_user_has_set_for_xla_holds(options, monkeypatch, tmp_path, flags):
+    name = "xla_cpu_use_fusion_emitters"
+    assert name in options["cpu"]
+    path = tmp_path / "flags.txt"
+    path.write_text(f"--{name}=true\n--xla_dump_to=x\n")
+    monkeypatch.setenv("XLA_FLAGS", str(path) if flags == "FILE" else flags.format(name))
     assert devices._known_options("cpu") is None
+
+
+@pytest.mark.parametrize("flags", ["", "--xla_cpu_use_fusion_emitters_too=1", "no/such/file"])
+def test_other_flags_of_the_user_change_no_option(options, monkeypatch, flags):
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    assert devices._known_options("cpu") == options["cpu"]
 
 
 def test_a_public_function_has_the_options_where_it_is_not_traced(options, monkeypatch):
