@@ -503,6 +503,27 @@ def test_the_projections_of_optax_are_here():
     np.testing.assert_allclose(projections.projection_l1_ball(jnp.array([2.0, 0.0])), [1.0, 0.0])
 
 
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(
+    ("project", "expected"),
+    [
+        (projections.projection_simplex, [1.5, 0, 0]),
+        (projections.projection_l1_ball, [1.25, 0, -0.25]),
+    ],
+)
+def test_the_projections_of_optax_return_the_float_types_they_take(project, expected, wide):
+    """With 64-bit types enabled, `projection_l1_ball` of float32 was a TypeError."""
+    with jax.enable_x64(wide):
+        for dtype in ("float32", "bfloat16", *(["float64"] if wide else [])):
+            found = project(jnp.array([2.0, 0.5, -1.0], dtype), 1.5)
+            assert found.dtype == dtype
+            np.testing.assert_allclose(np.asarray(found, float), expected, atol=0.01)
+        tree = {"one": jnp.array([2.0, 0.5], "float32"), "other": jnp.array([1], "int32")}
+        found = project(tree)
+        assert found["one"].dtype == "float32"
+        assert found["other"].dtype == jnp.result_type(float)
+
+
 @pytest.mark.slow
 def test_newton_where_equal_caps_leave_nothing(x64):
     """1 - k * (1 / k) is 0 or a rounding of it, and must be the same wherever it is looked at."""

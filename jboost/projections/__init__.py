@@ -26,13 +26,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
+import jax.numpy as jnp
 from optax import projections as optax_projections
 
 from jboost.base import meshes
-from jboost.base.types import Array
+from jboost.base.types import Array, ArrayLike, PyTree
 from jboost.projections.bregman import (
     MirrorMap,
     binary_entropy_map,
@@ -63,15 +63,32 @@ __all__ = [
 ]
 
 
-def _of_optax(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function of optax, which relies on the promotion of types, also where it is "strict"."""
+def _of_optax(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """A function of optax, which relies on the promotion of types, also where it is "strict".
+
+    It is computed in the default float type, as optax mixes the types of a tree with that one, and
+    returns the float types of the tree.
+    """
 
     @functools.wraps(function)
-    def project(*args: Any, **kwargs: Any) -> Array:
+    def project(tree: PyTree, scale: ArrayLike = 1) -> PyTree:
         with jax.numpy_dtype_promotion("standard"):
-            return function(*args, **kwargs)
+            arrays = jax.tree.map(jnp.asarray, tree)
+            float_type = jnp.result_type(float)
+            wide = jax.tree.map(
+                lambda leaf: leaf.astype(jnp.promote_types(leaf.dtype, float_type)), arrays
+            )
+            return jax.tree.map(
+                lambda new, old: new.astype(old.dtype if _is_float(old) else new.dtype),
+                function(wide, scale),
+                arrays,
+            )
 
     return project
+
+
+def _is_float(array: Array) -> bool:
+    return bool(jnp.issubdtype(array.dtype, jnp.floating))
 
 
 projection_l1_ball = meshes.takes_sharded(_of_optax(optax_projections.projection_l1_ball))

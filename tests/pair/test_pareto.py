@@ -167,6 +167,20 @@ def test_cells_of_directions_find_the_front_of_degenerate_sets():
         assert_true(front, points, labels, weights, mask)
 
 
+def test_words_of_32_bits_beside_64_bit_types(x64):
+    """It was a TypeError: a default integer has 64 bits there."""
+    del x64
+    points = jnp.array([[0.0, 0.0], [2.0, 0.0], [1.0, 3.0], [4.0, 1.0]], "float32")
+    narrow, wide = (
+        jboost.pair.pareto_front(
+            points, [-1, 1, 1, -1], max_points=4, config=jboost.pair.SweepConfig(word_bits=bits)
+        )
+        for bits in (32, 64)
+    )
+    assert narrow.losses.tolist() == wide.losses.tolist()
+    np.testing.assert_allclose(narrow.margins, wide.margins, rtol=1e-5)
+
+
 def solve_by_cells(points, labels, weights=None, mask=None, *, max_points):
     return jax.device_get(
         jboost.pair.pareto_front(

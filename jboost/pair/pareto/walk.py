@@ -91,7 +91,7 @@ def sweep_front(instance: LineInstance, max_points: int, config: SweepConfig) ->
         bounds=bounds,
         fresh=jnp.ones(centres.shape, bool),
         best=lightest,
-        lost=jnp.full((), jnp.iinfo(instance.weights.dtype).max),
+        lost=jnp.full_like(lightest.loss, jnp.iinfo(lightest.loss.dtype).max),
         found=_nothing_found(constant, max_points),
     )
 
@@ -229,7 +229,7 @@ def _search_centre(
         return _next_class(arcs.losses, best, taken), taken, best, lost
 
     none = jnp.zeros(place.shape, bool)
-    most = jnp.full((), jnp.iinfo(arcs.losses.dtype).max)
+    most = jnp.full((), jnp.iinfo(arcs.losses.dtype).max, arcs.losses.dtype)
     _, _, best, lost = loops.while_loop(
         unfinished, visit, (_next_class(arcs.losses, best, none), none, best, most)
     )

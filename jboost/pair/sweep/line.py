@@ -98,7 +98,8 @@ def _at_length(parts: Sequence[Array], unit: Array, result_dtype: jnp.dtype) -> 
     They are scaled if the result's float type could not represent them otherwise. Components that
     still underflow become 0.
     """
-    number = jnp.finfo(result_dtype)
+    # With words of 32 bits the numbers are of 32 bits, whatever the result's float type is.
+    number = jnp.finfo(min(result_dtype, unit.dtype, key=lambda dtype: dtype.itemsize))
     least, most = float(number.tiny), float(number.max) / 16
     units = [jnp.ones_like(unit)] * (len(parts) - 1) + [unit]
     over_least = [
