@@ -122,7 +122,7 @@ def host_jit(
         try:
             return compiled_for(platform())(*args, **kwargs)
         except ValueError as error:
-            # the constants of a function that is traced
+            # JAX's error inside a `jit` of the caller, where all arguments are constants
             if "compiler_options" not in str(error):
                 raise
             return plain(*args, **kwargs)
