@@ -67,7 +67,7 @@ class BoxSolution(NamedTuple):
     num_pivots: Array  # [] int32
 
 
-class _Basis(NamedTuple):
+class _BoxBasis(NamedTuple):
     """A table with the bounds of its slots and basics."""
 
     table: Tableau
@@ -89,7 +89,7 @@ class _Choice(NamedTuple):
 class _BoxPivots(NamedTuple):
     """The state of the pivots between two recomputations of the table."""
 
-    basis: _Basis
+    basis: _BoxBasis
     choice: _Choice  # in the basis, once the run has stopped
     has_ended: Array  # [] bool, whether there is no reason for a further pivot
     has_stopped: Array  # [] bool, whether it has ended or has reached the limit of pivots
@@ -272,20 +272,20 @@ def penalties(
     )
 
 
-def _make_basis(table: Tableau, lower: Array, upper: Array) -> _Basis:
+def _make_basis(table: Tableau, lower: Array, upper: Array) -> _BoxBasis:
     """The basis of a table, for bounds [n + k] by place."""
     bounds = jnp.stack([lower, upper])
-    return _Basis(table, bounds[:, table.slots], bounds[:, table.basics])
+    return _BoxBasis(table, bounds[:, table.slots], bounds[:, table.basics])
 
 
-def _in_slots(basis: _Basis) -> tuple[Array, Array]:
+def _in_slots(basis: _BoxBasis) -> tuple[Array, Array]:
     """The values [n] of the slots, and which of them are at their upper bounds."""
     lower, upper = basis.slot_bounds
     is_up = (basis.table.entries[-1] < 0) & (upper < jnp.inf)
     return jnp.where(is_up, upper, lower), is_up
 
 
-def _choose(basis: _Basis) -> tuple[_Choice, Array]:
+def _choose(basis: _BoxBasis) -> tuple[_Choice, Array]:
     """Chooses the basic variable with the largest violation of its bounds relative to the norm of
     its row, and the dual step that brings it to its bound. Also returns the break points [n] of the
     step.
@@ -308,7 +308,7 @@ def _choose(basis: _Basis) -> tuple[_Choice, Array]:
     return _Choice(in_basics, row, outside[row] <= eps**_OUTSIDE, rises, length, slope), lengths
 
 
-def _lengths(basis: _Basis, changes: Array) -> tuple[Array, Array]:
+def _lengths(basis: _BoxBasis, changes: Array) -> tuple[Array, Array]:
     """The break points [n] of the dual step of a row [n] whose basic variable must increase, and
     the decrease [n] of the slope of the dual objective at each.
     """
@@ -321,7 +321,7 @@ def _lengths(basis: _Basis, changes: Array) -> tuple[Array, Array]:
     return jnp.where(blocks, lengths, jnp.inf), jnp.where(blocks, jnp.abs(changes) * ranges, 0.0)
 
 
-def _pivot(basis: _Basis, choice: _Choice, lengths: Array, has_stopped: Array) -> _Basis:
+def _pivot(basis: _BoxBasis, choice: _Choice, lengths: Array, has_stopped: Array) -> _BoxBasis:
     """Exchanges a basic variable, which goes to its bound, for a slot, which becomes basic. Nothing
     changes if the method has stopped.
     """
@@ -360,7 +360,7 @@ def _pivot(basis: _Basis, choice: _Choice, lengths: Array, has_stopped: Array) -
     slots, basics = swapped(basis.table.slots, basis.table.basics)
     slot_bounds, basic_bounds = swapped(basis.slot_bounds, basis.basic_bounds)
     age = basis.table.age + (~has_stopped).astype(jnp.int32)
-    return _Basis(Tableau(entries, slots, basics, age), slot_bounds, basic_bounds)
+    return _BoxBasis(Tableau(entries, slots, basics, age), slot_bounds, basic_bounds)
 
 
 def _ends(choice: _Choice, goal: Array) -> Array:
