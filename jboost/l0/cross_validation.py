@@ -416,10 +416,25 @@ class _PathArguments:
         return settled.choice(fit, margins[column], kappas[row])
 
 
-@devices.public_jit(static_argnames=("num_at_once",))
 def _choose(
     part: _PathArguments, margins: Array, kappas: Array, folds: _PathFolds, *, num_at_once: int
 ) -> Choice:
+    """The choice by two programs, which are compiled side by side."""
+    arguments = (part, margins, kappas, folds)
+    if not check.are_traced(arguments):
+        unknown = devices.from_host(np.full(_errors_shape(*arguments), np.nan))
+        devices.compile_side_by_side(
+            _rates.lower(*arguments, num_at_once=num_at_once),
+            _conclude.lower(part, unknown, margins, kappas),
+        )
+    return _conclude(part, _rates(*arguments, num_at_once=num_at_once), margins, kappas)
+
+
+@devices.public_jit(static_argnames=("num_at_once",))
+def _rates(
+    part: _PathArguments, margins: Array, kappas: Array, folds: _PathFolds, *, num_at_once: int
+) -> Array:
+    """The held-out errors [K, F, L, S]."""
     num_kappas, num_folds = kappas.shape[0], folds.held_out.shape[0]
     pairs = (jnp.repeat(kappas, num_folds), jnp.tile(jnp.arange(num_folds), num_kappas))
 
@@ -428,7 +443,13 @@ def _choose(
         return part.evaluate(kappa, jax.tree.map(lambda leaf: leaf[index], folds), margins)
 
     rates = lax.map(evaluate, pairs, batch_size=num_at_once if num_at_once > 1 else None)
-    return part.conclude(rates.reshape(num_kappas, num_folds, *rates.shape[1:]), margins, kappas)
+    return rates.reshape(_errors_shape(part, margins, kappas, folds))
+
+
+def _errors_shape(
+    part: _PathArguments, margins: Array, kappas: Array, folds: _PathFolds
+) -> tuple[int, int, int, int]:
+    return kappas.shape[0], folds.held_out.shape[0], margins.shape[0], len(part.searches)
 
 
 def _drive(
@@ -470,7 +491,7 @@ def _first_state(
     part: _PathArguments, margins: Array, kappas: Array, folds: _PathFolds
 ) -> ChoiceState:
     """The state before the first path."""
-    counts = (kappas.shape[0], folds.held_out.shape[0], margins.shape[0], len(part.searches))
+    counts = _errors_shape(part, margins, kappas, folds)
     learners = [part.make_learner(kappa) for kappa in kappas]
     nothing: dict[str, Any] = {"dataset": None, "make_learner": None}
     options = (dataclasses.replace(part, **nothing), margins, kappas)

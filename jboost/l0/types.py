@@ -66,8 +66,8 @@ class RelaxationConfig:
 
     capacity: int | None = None
     """The number of cuts held at a time. None for one per example plus two per column, at least
-    1024, and up to eight per example if there are few columns; in any case no more than all cuts.
-    `AllPairsConfig` holds all cuts and ignores this.
+    1024, and up to eight per example if there are few columns (96 divided by their number); in any
+    case no more than all cuts. `AllPairsConfig` holds all cuts and ignores this.
     """
     max_rounds: int = 60
     """The number of rounds: one solve over the current cuts and one search among all pairs each."""

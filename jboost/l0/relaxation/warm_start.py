@@ -19,10 +19,13 @@ from jboost.l0.types import (
     WarmStart,
 )
 
-# The default capacity is at least `_FEW_CUTS`. It is up to `_CUTS_PER_EXAMPLE` per example while
-# the rows of the cuts have at most `_FEW_ENTRIES` entries, whose cost is negligible: with few
-# columns more cuts than examples may be binding.
-_FEW_CUTS, _CUTS_PER_EXAMPLE = 1024, 8
+# The default capacity is at least `_FEW_CUTS`. With few columns more cuts than examples may be
+# binding. So the capacity per example is up to `_CUTS_PER_EXAMPLE`, and up to `_CUTS_AND_COLUMNS`
+# divided by the number of columns, while the rows of the cuts have at most `_FEW_ENTRIES` entries.
+# Found by trial on stumps of random data, 400 examples, margins from .02 to .4: 6.5 cuts per
+# example were binding with 12 columns, 4.1 with 16, 1.7 with 24 and .3 with 40. Twice the capacity
+# takes up to twice the time.
+_FEW_CUTS, _CUTS_PER_EXAMPLE, _CUTS_AND_COLUMNS = 1024, 8, 96
 _FEW_ENTRIES = 1 << 17
 
 
@@ -34,8 +37,13 @@ def capacity_of(config: RelaxationConfig, shape: tuple[int, ...]) -> int:
     if config.capacity is not None:
         return min(everything, config.capacity)
     num_examples, num_columns = shape
-    cheap = min(_CUTS_PER_EXAMPLE * num_examples, _FEW_ENTRIES // max(num_columns, 1))
-    return min(everything, max(num_examples + 2 * num_columns, _FEW_CUTS, cheap))
+    columns = max(num_columns, 1)
+    of_few_columns = min(
+        _CUTS_PER_EXAMPLE * num_examples,
+        _CUTS_AND_COLUMNS * num_examples // columns,
+        _FEW_ENTRIES // columns,
+    )
+    return min(everything, max(num_examples + 2 * num_columns, _FEW_CUTS, of_few_columns))
 
 
 def _validate_layout(weights: Array, layout: PairLayout | None) -> None:
