@@ -1,5 +1,7 @@
 """Cross-validation of the margin rho, the cost factor kappa of the learner and the method of the
-final vote, in one compiled call.
+final vote.
+
+All paths are one compiled program, and the fit of all examples is another.
 
 Columns are generated once for each margin, kappa and fold. All methods of the final vote use the
 same columns.
