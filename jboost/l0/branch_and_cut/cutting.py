@@ -57,6 +57,10 @@ class Visit(NamedTuple):
     is_closed: Array  # [] bool
     num_new: Array  # [] int32 cuts of the last round
     num_rounds: Array  # [] int32
+    # [] bool, whether the last program, and whether any, was unproven: a row seemed impossible to
+    # meet, but rounding was all that it was missed by, and there was no valid proof
+    is_unproven: Array
+    was_unproven: Array
 
 
 class Goal(NamedTuple):
@@ -101,12 +105,14 @@ def visit(
       decisions: of the node.
       bound: [] known lower bound of the node.
       goal: the attained loss and the bounds that close the node.
-      max_rounds: [] int32 largest number of programs.
+      max_rounds: [] int32 largest number of programs; twice as many if one of them is unproven.
       num_triples: static; the most cuts from triples of rows that a round adds.
     """
 
     def unfinished(state: Visit) -> Array:
-        return ~state.is_closed & (state.num_new > 0) & (state.num_rounds < max_rounds)
+        goes_on = (state.num_new > 0) | state.is_unproven
+        most = jnp.where(state.was_unproven, 2 * max_rounds, max_rounds)
+        return ~state.is_closed & goes_on & (state.num_rounds < most)
 
     def with_cuts(state: Visit) -> Visit:
         rows, is_violated = _separate(pool, state.engine, state.solution, num_triples)
@@ -132,11 +138,17 @@ def _unvisited(pool: NodePool, engine: Engine, decisions: Decisions, bound: Arra
         jnp.zeros((), bool),
         one,
         jnp.zeros_like(one),
+        jnp.zeros((), bool),
+        jnp.zeros((), bool),
     )
 
 
 def _solve(pool: NodePool, state: Visit, goal: Goal) -> Visit:
-    """Solves one program, proves its bound and fixes variables."""
+    """Solves one program, proves its bound and fixes variables.
+
+    After an unproven program the next one starts from the first table, whose pivots take another
+    path.
+    """
     engine, decisions = state.engine, state.decisions
     unit = pool.instance.unit
     beyond = (goal.loss + _BEYOND * jnp.maximum(goal.loss, 1.0)) / unit
@@ -152,14 +164,23 @@ def _solve(pool: NodePool, state: Visit, goal: Goal) -> Visit:
         jnp.where(is_empty, jnp.inf, proof.bound), pool.instance.weights, _prices(pool)
     )
     bound = jnp.maximum(state.bound, attainable)
+    is_closed = bound >= goal.closing
+    is_unproven = solution.has_ended & ~solution.is_optimal & ~is_closed
+    table = jax.tree.map(
+        lambda first, last: jnp.where(is_unproven, first, last),
+        boxed_simplex.begin(rows, costs),
+        solution.table,
+    )
     return Visit(
-        Engine(solution.table, engine.cuts),
+        Engine(table, engine.cuts),
         _fixed(decisions, proof, goal),
         bound,
         solution,
-        bound >= goal.closing,
+        is_closed,
         state.num_new,
         state.num_rounds + 1,
+        is_unproven,
+        state.was_unproven | is_unproven,
     )
 
 
