@@ -57,8 +57,9 @@ class Visit(NamedTuple):
     is_closed: Array  # [] bool
     num_new: Array  # [] int32 cuts of the last round
     num_rounds: Array  # [] int32
-    # [] bool, whether the last program, and whether any, was unproven: a row seemed impossible to
-    # meet, but rounding was all that it was missed by, and there was no valid proof
+    # [] bool, whether the last program, and whether any, was unproven: the method ended without an
+    # optimum, because a row seemed impossible to meet or the goal seemed reached, but its duals
+    # prove neither, as rounding was the only reason
     is_unproven: Array
     was_unproven: Array
 
