@@ -334,6 +334,43 @@ def test_duals_of_a_program_prove_its_optimum():
         assert bounds[index] >= objectives[index] - 1e-3  # above it where losses are whole numbers
 
 
+def test_visit_solves_an_unproven_program_again_from_the_first_table(monkeypatch):
+    """The method claims without any proof that a row cannot be met, from all tables but the first.
+    The bound is still that of the optimum.
+    """
+    pool = member(pools(4, 12), 0)
+    solve = cutting.boxed_simplex.solve
+
+    def fails_from_other_tables(table, rows, costs, lower, upper, **options):
+        solution = solve(table, rows, costs, lower, upper, **options)
+        is_first = jnp.all(table.slots == jnp.arange(table.slots.shape[0]))
+        unproven = cutting.boxed_simplex.unsolved(table, lower)
+        unproven = unproven._replace(has_ended=jnp.ones((), bool))
+        return jax.tree.map(lambda one, other: jnp.where(is_first, one, other), solution, unproven)
+
+    @jax.jit
+    def bounds(pool):
+        goal = cutting.make_goal(pool, jnp.asarray(jnp.inf), jnp.asarray(1e-4))
+        decisions, first = node_program.everything_open(pool), cutting.start(pool, 40)
+        one = jnp.asarray(1, jnp.int32)
+
+        def seen_from(engine):
+            return cutting.visit(pool, engine, decisions, jnp.asarray(0.0), goal, one)
+
+        seen = seen_from(first)
+        again = seen_from(first._replace(table=seen.solution.table))
+        return seen, again
+
+    monkeypatch.setattr(cutting.boxed_simplex, "solve", fails_from_other_tables)
+    seen, again = jax.device_get(bounds(pool))
+    assert not (seen.solution.table.slots == np.arange(len(seen.solution.table.slots))).all()
+    assert seen.bound > 0
+    assert (seen.num_rounds, again.num_rounds) == (1, 2)
+    assert (seen.was_unproven, again.was_unproven, again.is_unproven) == (False, True, False)
+    assert again.solution.is_optimal
+    assert again.bound == seen.bound
+
+
 def test_splits_are_the_hypotheses_that_tell_the_same_examples_apart():
     outputs = jnp.array(
         [

@@ -27,6 +27,7 @@ from jboost.l0.relaxation import (
 )
 from jboost.l0.relaxation import cuts as pair_cuts
 from jboost.l0.relaxation.instance import make_instance, with_distances
+from jboost.l0.relaxation.warm_start import capacity_of
 from jboost.l0.types import CutIndices, Dual, Primal
 from jboost.lp import FirstOrderConfig, InteriorPointConfig
 from oracles import l0 as oracle
@@ -1008,3 +1009,19 @@ def test_each_device_searches_its_part_of_the_pairs(abstains):
         program.memory_analysis().temp_size_in_bytes for program in (expected, divided)
     )
     assert bytes_of_each < bytes_of_one / 3
+
+
+@pytest.mark.parametrize(
+    ("shape", "needed"), [((400, 12), 7.6), ((400, 16), 5.2), ((400, 24), 3.3), ((1000, 10), 3.1)]
+)
+def test_default_capacity_holds_the_cuts_of_few_columns(shape, needed):
+    """The largest working sets of random stumps and outputs, in cuts per example, as
+    `solve_relaxation` had them with a capacity of 8 per example.
+    """
+    assert capacity_of(l0.RelaxationConfig(), shape) >= needed * shape[0]
+
+
+def test_default_capacity_does_not_grow_with_examples_where_columns_are_many():
+    config = l0.RelaxationConfig()
+    assert capacity_of(config, (500, 60)) == 1024
+    assert capacity_of(config, (1500, 150)) == 1500 + 2 * 150
