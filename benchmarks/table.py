@@ -112,6 +112,8 @@ def blocks(results: Path) -> dict[str, str]:
     for path in sorted((results / "paper001").glob("*.json")):
         rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
         tables |= {path.stem: paper001.show(rows), f"{path.stem}-means": paper001.show_means(rows)}
+        if path.stem.startswith("paper001-figures"):
+            tables[f"{path.stem}-dominated"] = paper001.show_figures(rows)
     return tables
 
 

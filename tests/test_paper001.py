@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.paper001 import command, data, folds, methods
 from benchmarks.paper001 import lines as line_module
+from benchmarks.paper001 import table as tables
 from jboost.data import binarization
 
 SETTINGS = """
@@ -293,6 +294,22 @@ def test_a_list_of_parameters_is_drawn(folder, monkeypatch):
         ("lpboost", 0.1, 6),
     ]
     assert (folder / "out-bcw.png").stat().st_size > 10_000
+
+
+def test_a_point_is_dominated_by_one_of_no_more_rules_and_greater_accuracy():
+    def points(method, *pairs):
+        return [
+            {"set": "BCW", "method": method, "support": rules, "accuracy": accuracy}
+            for rules, accuracy in pairs
+        ]
+
+    boosted = points("lpboost", (2, 0.8), (5, 0.9), (9, 0.91))
+    sparse = points("l0", (2, 0.8), (4, 0.9), (8, 0.95))
+    shown = tables.show_figures(boosted + sparse)
+    # equal accuracies do not dominate, whatever the rules
+    assert shown.splitlines()[2] == "| BCW | l0 | 1 of 3 | 0 of 3 | 0.950, 8.0 | 0.910, 9.0 |"
+    more = tables.show_figures(boosted + points("l0", (2, 0.7), (6, 0.89), (7, 0.92)))
+    assert more.splitlines()[2] == "| BCW | l0 | 1 of 3 | 2 of 3 | 0.920, 7.0 | 0.910, 9.0 |"
 
 
 def test_numbers_of_a_table_with_text_and_gaps():

@@ -207,3 +207,49 @@ def show_means(rows: Sequence[dict[str, Any]]) -> str:
 def _mean(rows: Sequence[dict[str, Any]], key: str, digits: int) -> str:
     known = [row[key] for row in rows if key in row]
     return f"{np.mean(known):.{digits}f}" if len(known) == len(rows) else ""
+
+
+def show_figures(rows: Sequence[dict[str, Any]]) -> str:
+    """Figures 7 to 11 in Markdown: for each data set and vote of L0-RBoost, how many of its points
+    and of those of LP-Boost a point of the other method dominates, with at most as many rules and a
+    greater accuracy.
+    """
+    groups = collections.defaultdict(list)
+    for row in rows:
+        groups[row["set"], row["method"]].append(row)
+    cells = []
+    for (name, method), mine in groups.items():
+        theirs = groups.get((name, "lpboost"), [])
+        if method.startswith("l0") and theirs:
+            dominated = [
+                f"{_num_dominated(points, others)} of {len(points)}"
+                for points, others in ((theirs, mine), (mine, theirs))
+            ]
+            cells.append([name, method, *dominated, _best(mine), _best(theirs)])
+    return harness.markdown_table(
+        [
+            "data",
+            "vote",
+            "points of LP-Boost dominated",
+            "points of l0 dominated",
+            "largest accuracy of l0, rules",
+            "of LP-Boost, rules",
+        ],
+        cells,
+    )
+
+
+def _num_dominated(points: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> int:
+    """The number of points for which another has at most as many rules and a greater accuracy."""
+    return sum(
+        any(
+            other["support"] <= point["support"] and other["accuracy"] > point["accuracy"]
+            for other in others
+        )
+        for point in points
+    )
+
+
+def _best(points: Sequence[dict[str, Any]]) -> str:
+    best = max(points, key=lambda point: point["accuracy"])
+    return f"{best['accuracy']:.3f}, {best['support']:.1f}"

@@ -10,6 +10,7 @@ backend.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import functools
 import os
 from collections.abc import Callable, Sequence
@@ -148,6 +149,17 @@ def compile_side_by_side(*lowered: Any) -> None:
     with concurrent.futures.ThreadPoolExecutor(len(lowered)) as pool:
         for compiling in [pool.submit(each.compile) for each in lowered]:
             compiling.result()
+
+
+def computed_at_once() -> contextlib.AbstractContextManager[None]:
+    """A context in which operations on known arrays are computed at once, even where the caller is
+    traced for other arguments.
+
+    It has no effect where nothing is traced, because `jax.ensure_compile_time_eval` also compiles
+    each constant of a program separately.
+    """
+    is_traced = isinstance(jnp.zeros(()), jax.core.Tracer)
+    return jax.ensure_compile_time_eval() if is_traced else contextlib.nullcontext()
 
 
 @functools.cache

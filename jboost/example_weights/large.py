@@ -140,7 +140,7 @@ def fit_large(
         mask=mask,
         tolerance=tolerance,
     )
-    with jax.ensure_compile_time_eval():  # the caller may be traced for other arguments
+    with devices.computed_at_once():
         inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
         price = validate_penalty(penalty, inputs.mask)
         _check_counts(capacity=capacity, num_entering=num_entering, max_rounds=max_rounds)
@@ -149,7 +149,7 @@ def fit_large(
         _check_initial(initial, inputs, capacity)
         _check_values(inputs, price)
         config = check.config("config", config, Config)
-        centred_points, signs = centred(inputs)
+        centred_points, signs = _centred(inputs)
         live = np.flatnonzero(np.asarray(signs) != 0)
         problem = _RoundInvariants(
             kernel=inputs.kernel,
@@ -165,7 +165,7 @@ def fit_large(
         first = _begin(problem)
         state = first if initial is None else _resumed(initial, first)
         solution = _solution(problem, *_generate(problem, state, max_rounds, on_step))
-        return make_model(inputs, centred_points, signs, price, solution)
+        return _make_model(inputs, centred_points, signs, price, solution)
 
 
 def _solution(
@@ -196,11 +196,20 @@ def _check_values(inputs: Inputs, price: Array) -> None:
         raise ValueError(
             "points has no examples that count: pass one at least, or a mask that is True for one"
         )
-    if not bool(is_sound(inputs) & is_price(price)):
+    if not bool(_is_allowed(inputs, price)):
         raise ValueError(
             "points, labels, radius or penalty hold a value that is not allowed:"
             " jboost.example_weights.validate names it"
         )
+
+
+@devices.host_jit
+def _is_allowed(inputs: Inputs, price: Array) -> Array:
+    return is_sound(inputs) & is_price(price)
+
+
+_centred = devices.host_jit(centred)
+_make_model = devices.host_jit(make_model)
 
 
 def _check_initial(initial: LargeState | None, inputs: Inputs, capacity: int) -> None:

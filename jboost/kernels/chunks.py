@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, meshes
+from jboost.base import check, devices, meshes
 from jboost.base.types import Array, ArrayLike
 from jboost.kernels.types import Kernel, as_points
 
@@ -53,6 +53,13 @@ def weighted_disagreement(
             f"coefficients has shape {list(coefficients.shape)}: expected [{points_b.shape[0]}] or"
             f" [{points_b.shape[0]}, k]"
         )
+    return _sums(kernel, points_a, points_b, coefficients, entries_at_once=entries_at_once)
+
+
+@devices.public_jit(static_argnames=("entries_at_once",))
+def _sums(
+    kernel: Kernel, points_a: Array, points_b: Array, coefficients: Array, *, entries_at_once: int
+) -> Array:
     rows = max(1, min(points_a.shape[0], entries_at_once // max(points_b.shape[0], 1)))
     num_chunks = max(1, -(-points_a.shape[0] // rows))
     padded = jnp.pad(points_a, ((0, num_chunks * rows - points_a.shape[0]), (0, 0))).reshape(
