@@ -151,6 +151,17 @@ def compile_side_by_side(*lowered: Any) -> None:
             compiling.result()
 
 
+def may_go_anywhere(arrays: Any) -> bool:
+    """Whether no array of a pytree is traced or placed on a device by the caller. The shapes of the
+    results of a program then say for what the next one is compiled.
+    """
+    leaves = jax.tree.leaves(arrays)
+    return not any(
+        isinstance(leaf, jax.core.Tracer) or (isinstance(leaf, jax.Array) and leaf.committed)
+        for leaf in leaves
+    )
+
+
 def computed_at_once() -> contextlib.AbstractContextManager[None]:
     """A context in which operations on known arrays are computed at once, even where the caller is
     traced for other arguments.

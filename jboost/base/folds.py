@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -41,8 +43,13 @@ def stratified_folds(
     check.count("num_folds", num_folds, low=2)
     check.key("key", key)
     labels = check.label_array("labels", labels, shape=("m",), kinds="fi")
-    size = labels.shape[0]
-    signs, _, mask = labelled.validate_examples(labels, None, mask, size, kinds="fi")
+    signs, _, mask = labelled.validate_examples(labels, None, mask, labels.shape[0], kinds="fi")
+    return _folds(key, signs, mask, num_folds=num_folds)
+
+
+@functools.partial(jax.jit, static_argnames=("num_folds",))
+def _folds(key: Array, signs: Array, mask: Array, *, num_folds: int) -> Array:
+    size = signs.shape[0]
     group = jnp.where(mask, (signs < 0).astype(jnp.int32), 2)
     _, _, order = lax.sort(
         (group, jax.random.uniform(key, (size,)), lax.iota(jnp.int32, size)), num_keys=2

@@ -68,6 +68,11 @@ def predict(model: Any, features: ArrayLike) -> Array:
     scores = predict_scores(model, features)
     if not check.are_traced(features):
         refuse_invalid(model)
+    return _labels_of(scores)
+
+
+@jax.jit
+def _labels_of(scores: Array) -> Array:
     return jnp.where(scores > 0, 1, jnp.where(jnp.isnan(scores), 0, -1)).astype(jnp.int32)
 
 

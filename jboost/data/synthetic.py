@@ -6,6 +6,7 @@ keys.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -236,6 +237,7 @@ def threshold_examples(
     return types.make_dataset(jnp.concatenate([read, coins], axis=1), labels)
 
 
+@functools.partial(jax.jit, static_argnames=("largest",))
 def _function(coefficients: Array, threshold: Array, *, largest: int) -> ThresholdFunction:
     """Computes the margin from the sums of all subsets of the coefficients."""
     k = coefficients.shape[0]

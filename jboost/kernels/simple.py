@@ -146,6 +146,7 @@ def _levelled(points_a: Array, points_b: Array) -> tuple[Array, Array]:
     )
 
 
+@jax.jit
 def _angle(points_a: Array, points_b: Array) -> Array:
     """The angle, from |x ^ z| = |x + z| |(x - z) orthogonal to x + z| / 2 or the same with x + z
     and x - z exchanged. The shorter of the two is projected, so that nothing cancels for near

@@ -590,3 +590,35 @@ def test_more_effort_never_proves_less():
             assert sign * float(getattr(exact.certificate, name)) >= sign * float(
                 getattr(fitted.certificate, name)
             ), (room, name)
+
+
+def test_each_program_of_a_fit_is_compiled_once():
+    """Programs are compiled side by side for the shapes of results that are not there yet."""
+    random = np.random.default_rng(0)
+    bits = random.integers(0, 2, (9, 3)).astype(np.float32)
+    labels = np.where(bits[:, 0] > bits[:, 1], 1, -1)
+    names = []
+
+    def note(event, _, fun_name=None, **__):
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(fun_name)
+
+    def fit():
+        dataset = jboost.make_dataset(bits, labels)
+        learner = jboost.learners.monomials(1, kappa=0.1)
+        found = l0.fit_exact(
+            dataset, learner, margin=0.2, max_rounds=6, max_columns=16, max_in_play=8
+        )
+        assert int(found.status) == Status.OPTIMAL
+        return float(found.certificate.integer_lower_bound)
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    try:
+        found = fit()
+        ours = ("_run", "_search", "put_in_play", "_conclude")
+        assert [names.count(f"jit({name})") for name in ours] == [1] * len(ours)
+        names.clear()
+        assert fit() == found
+        assert not names
+    finally:
+        jax.monitoring.unregister_event_duration_listener(note)

@@ -73,6 +73,22 @@ def _run(
     return fitted
 
 
+def lower(
+    booster: Booster,
+    learner: Learner,
+    dataset: Dataset,
+    *,
+    key: Array | None,
+    max_rounds: int,
+    finish: Finish = finish,
+) -> jax.stages.Lowered:
+    """The program of `run`, lowered, for validated arguments that are not traced."""
+    lowered: jax.stages.Lowered = _run.lower(
+        booster, learner, dataset, key, max_rounds=max_rounds, finish=finish
+    )
+    return lowered
+
+
 def drive(
     booster: Booster,
     learner: Learner,

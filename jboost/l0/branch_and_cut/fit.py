@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 
 from jboost.base import boosting, check, derivatives, devices, loops, meshes
-from jboost.base.boosting import Ensemble, State
+from jboost.base.boosting import Ensemble, State, drivers
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, require_dataset
 from jboost.l0 import driver
-from jboost.l0.booster import L0Certificate
+from jboost.l0.booster import L0, L0Certificate
 from jboost.l0.branch_and_cut import solve as exact
 from jboost.l0.branch_and_cut.batches import ExactConfig, ExactState, validate_unlimited
 from jboost.l0.branch_and_cut.in_play import Play, put_in_play
@@ -126,6 +126,9 @@ def fit_exact(
     rounds, dataset = driver.begin_fit(dataset, learner, max_rounds=max_rounds, **of_booster)
     done, search = _validate_initial(initial)
     watcher = None if on_step is None else _ExactFitWatcher(on_step, done)
+    arrays = (rounds, learner, dataset, key, tolerance)
+    if on_step is None and initial is None and devices.may_go_anywhere(arrays):
+        _compile(*arrays, max_rounds=max_rounds, max_in_play=max_in_play, config=settings)
     fitted = driver.fit(
         dataset, learner, key=key, max_rounds=max_rounds, on_step=watcher, initial=done, **options
     )
@@ -138,6 +141,33 @@ def fit_exact(
         play.data, tolerance, known, config=settings, on_step=watch, initial=search
     )
     return _conclude(fitted, play, found, tolerance)
+
+
+def _compile(
+    rounds: L0,
+    learner: Any,
+    dataset: Dataset,
+    key: Array | None,
+    tolerance: Array,
+    *,
+    max_rounds: int,
+    max_in_play: int,
+    config: ExactConfig,
+) -> None:
+    """Compiles the programs of a fit side by side. Each is lowered for the shapes of the results of
+    those before it.
+    """
+    fit = drivers.lower(
+        rounds, learner, dataset, key=key, max_rounds=max_rounds, finish=driver.finish
+    )
+    fitted = fit.out_info
+    into_play = put_in_play.lower(rounds, fitted, dataset, key, max_in_play=max_in_play)
+    play = into_play.out_info
+    search = exact.lower_search(
+        play.data, tolerance, fitted.certificate.integer_upper_bound, config=config
+    )
+    end = _conclude.lower(fitted, play, search.out_info, tolerance)
+    devices.compile_side_by_side(fit, into_play, search, end)
 
 
 def _validate_initial(initial: Any) -> tuple[State | None, ExactState | None]:

@@ -13,6 +13,7 @@ value is excluded if its bound is at least the best loss.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -185,9 +186,10 @@ def search_pool(
     result is that of (9) in units of K.
     """
     if on_step is None and initial is None:
-        return batching.in_chunks(functools.partial(_search, config=config), at_once=1)(
-            data, domain, tolerance, cutoff
-        )
+        search: Callable[..., Exact] = functools.partial(_search, config=config)
+        if check.are_traced((data, domain, tolerance, cutoff)):
+            search = batching.in_chunks(search, at_once=1)
+        return search(data, domain, tolerance, cutoff)
     check.can_be_watched(on_step, (data, tolerance, cutoff, initial), between="batches")
     pool, state, is_valid = _begin(data, domain, cutoff, config=config)
     state = state._replace(checksum=_checksum(data, domain, cutoff))
@@ -207,6 +209,13 @@ def search_pool(
         state, info = _advance(pool, state, tolerance, config=config)
         goes_on = loops.goes_on(on_step, state, info)
     return _finish(pool, state, tolerance, is_valid, jnp.asarray(not goes_on), config=config)
+
+
+def lower_search(
+    data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig
+) -> jax.stages.Lowered:
+    """The program of `search_pool` without `on_step`, lowered. Shapes may stand for arrays."""
+    return _search.lower(data, _SIMPLEX, tolerance, cutoff, config=config)
 
 
 def _checksum(data: Data, domain: SimplexDomain, cutoff: Array) -> Array:
