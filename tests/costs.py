@@ -23,13 +23,15 @@ FILE = Path(__file__).with_suffix(".txt")
 MOST_SECONDS, MOST_SLOW_SECONDS, MOST_SECONDS_IN_ALL = 0.2, 1.0, 8.0
 # Of these nothing is left out by its cost: each runs in the default command.
 ALWAYS = (
-    "tests/test_contract.py::",
+    "tests/test_contract.py::test_brackets",
+    "tests/test_contract.py::test_padding",
     "tests/sharding/test_cluster.py::test_two_processes_agree_with_one_shortly",
     "tests/test_checkpoints.py::test_a_run_that_is_killed_goes_on_to_the_same_bits[1-1]",
 )
 # And of these each runs in `scripts/test --all`.
 ALWAYS_IN_ALL = (
     "tests/sharding/test_cluster.py::",
+    "tests/l0/test_branch_and_cut.py::test_each_program_of_a_fit_is_compiled_once",
     "tests/test_checkpoints.py::test_a_run_that_is_killed_goes_on_to_the_same_bits[5-5]",
     "tests/cli/test_cli_programs.py::test_broken_entries_of_the_cache_change_no_result",
     "tests/test_capabilities.py::test_the_named_tests_have_these_parameters",

@@ -27,7 +27,7 @@ class Item(pytest.Function):
     [
         ("tests/test_a.py::test_new", (), None, set()),
         ("tests/test_a.py::test_quick", (), costs.MOST_SECONDS, set()),
-        ("tests/test_contract.py::test_long", (), 60.0, set()),
+        ("tests/test_contract.py::test_brackets_long", (), 60.0, set()),
         ("tests/test_a.py::test_long", (), costs.MOST_SECONDS_IN_ALL, {"slow"}),
         ("tests/test_a.py::test_longer", (), 10.1, {"slow", "exhaustive"}),
         ("tests/test_a.py::test_slow", ("slow",), costs.MOST_SLOW_SECONDS, {"slow"}),
