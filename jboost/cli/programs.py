@@ -8,6 +8,7 @@ import contextlib
 import functools
 import importlib.metadata
 import json
+import logging
 import os
 import platform
 import sys
@@ -98,8 +99,7 @@ def prepare() -> None:
     """Configures JAX and XLA for a command. Call it before any computation."""
     _enable_cache()
     _limit_blas_threads()
-    # suppresses the warning of XLA about long compilations
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    _silence_alarms()
     given = os.environ.get("XLA_FLAGS", "")
     flags = [given]
     if importlib.metadata.entry_points(group="jax_plugins") and "command_buffer" not in given:
@@ -119,6 +119,19 @@ def _flags(platform_name: str) -> list[str]:
         f"--{name}={str(value).lower() if isinstance(value, bool) else value}"
         for name, value in options.items()
     ]
+
+
+def _silence_alarms() -> None:
+    """Suppresses the messages of XLA about long compilations, unless the user has chosen a level.
+
+    The level is one of C++. JAX sets it to 1 on import, and takes another one only together with
+    that of its Python loggers, which keep their warnings here.
+    """
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") != "1" or "JAX_LOGGING_LEVEL" in os.environ:
+        return
+    jax.config.update("jax_logging_level", "CRITICAL")
+    for name in ("jax", "jaxlib"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _limit_blas_threads() -> None:

@@ -140,6 +140,38 @@ def test_a_device_that_is_not_there_is_named(capsys, monkeypatch):
     assert "abacus" in capsys.readouterr().err
 
 
+_ALARMING = """
+import logging
+import jax
+import jax.numpy as jnp
+from jboost.cli import programs
+
+programs.prepare()
+logging.getLogger("jax").warning("a warning of JAX")
+# a constant is folded at compile time, which takes XLA more than the second of its alarm
+constant = jnp.ones(60_000)
+window = lambda: jax.lax.reduce_window(constant, 0.0, jax.lax.add, (40,), (1,), "SAME")
+jax.jit(lambda value: value + window().sum()).lower(1.0).compile()
+"""
+
+
+@pytest.mark.parametrize(
+    ("chosen", "is_silent"), [({}, True), ({"TF_CPP_MIN_LOG_LEVEL": "0"}, False)]
+)
+def test_xla_raises_no_alarm_unless_the_user_has_chosen_a_level(tmp_path, chosen, is_silent):
+    told = {key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
+    done = subprocess.run(
+        [sys.executable, "-c", _ALARMING],
+        env=told | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path)} | chosen,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    assert "a warning of JAX" in done.stderr
+    assert ("Constant folding" not in done.stderr) == is_silent
+
+
 _FIT = ("fit", "--data", "sklearn:wine", "--method", "adaboost", "--rounds", "5", "--device", "cpu")
 
 
