@@ -366,6 +366,24 @@ def _few_rules(inputs: _Inputs) -> dict[str, Algorithm]:
         "l0.fit_exact": of_data(
             l0.fit_exact, few, traceable=False, learner=learner, margin=_MARGIN, max_rounds=20
         ),
+        "l0.fit_large": of_data(
+            l0.fit_large,
+            len(labels),
+            traceable=False,
+            learner=learner,
+            margin=_MARGIN,
+            max_rounds=20,
+        ),
+        "l0.choose_large": of_data(
+            l0.choose_large,
+            few,
+            traceable=False,
+            make_learner=lambda order, kappa: learners.monomials(order, kappa=kappa),
+            max_orders=(1, 2),
+            max_rules=(2, 4),
+            margins=margins,
+            **folds,
+        ),
         "l0.strengthen": of_pool(l0.strengthen, few, margin=_MARGIN),
         "l0.solve_linear_margin": of_pool(l0.solve_linear_margin, few, penalty=0.05),
         "l0.solve_unnormalised": of_pool(l0.solve_unnormalised, few, largest=4.0),

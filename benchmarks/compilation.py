@@ -356,7 +356,8 @@ def _row(record: Mapping[str, Any]) -> list[str]:
         f"{record['fusions']} ({record['distinct_fusions']})",
         str(record["while_loops"]),
     ]
-    sources = ", ".join(f"{name} {count}" for name, count in record["sources"].items())
+    by_count = sorted(record["sources"].items(), key=lambda item: -item[1])
+    sources = ", ".join(f"{name} {count}" for name, count in by_count)
     return [*cells, str(record["num_programs"]), *counts, *seconds, sources]
 
 

@@ -37,6 +37,8 @@ ALWAYS_IN_ALL = (
     "tests/test_capabilities.py::test_the_named_tests_have_these_parameters",
     "tests/test_sklearn.py::test_check_estimator_passes[AdaBoostClassifier]",
     "tests/export/test_exported_trees.py::test_trees_of_every_booster_are_exported[adaboost-2]",
+    "tests/test_budgets.py::test_operations_are_within_the_budget[example_weights.",
+    "tests/test_budgets.py::test_operations_are_within_the_budget[pair.",
     "tests/test_budgets.py::test_temporary_memory_is_what_the_page_says[lpboost.solve]",
     "tests/test_budgets.py::test_temporary_memory_is_what_the_page_says[relaxed_margin.solve]",
 )

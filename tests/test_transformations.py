@@ -6,7 +6,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from benchmarks.algorithms import algorithms
 from programs import PROGRAMS
+
+ALGORITHMS = algorithms()
 
 DIFFERENTIABLE = ("lp.solve", "lpboost.solve", "relaxed_margin.solve", "projections")
 WITHOUT = (
@@ -41,7 +44,6 @@ def _lower_scan(step, problem):
     ).lower(twice)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_it_stands_under_the_callers_jit_and_scan_and_grad(name):
     run, problem = PROGRAMS[name]
@@ -57,3 +59,32 @@ def test_it_stands_under_the_callers_jit_and_scan_and_grad(name):
         _lower_scan(run, problem)
         with pytest.raises(TypeError, match="has no derivative"):
             _lower_scan(derivative, problem)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pair.least_distance_separator",
+        "pair.least_squared_distance_separator",
+        "combine.best_single",
+        "combine.stacking",
+        "combine.random_pairing",
+        "projections.bregman_projection",
+        "projections.projection_capped_simplex",
+        "projections.projection_simplex",
+        "projections.projection_l1_ball",
+        "relaxed_margin.solve_smoothed",
+        "slipper.choose_rounds",
+        "monomials.greedy",
+        "l0.strengthen",
+        "kernels.disagreement",
+        "kernels.weighted_disagreement",
+    ],
+)
+def test_others_stand_under_the_callers_jit_and_scan(name):
+    algorithm = ALGORITHMS[name]
+    assert algorithm.traceable
+    twice = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), algorithm.arrays)
+    jax.jit(
+        lambda problems: jax.lax.scan(lambda _, one: (0, algorithm.run(*one)), 0, problems)
+    ).lower(twice)

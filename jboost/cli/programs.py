@@ -44,6 +44,9 @@ TYPICAL_SECONDS = {
     "fit lpboost": 15.0,
     "fit adaboost": 3.0,
     "fit infoboost": 2.0,
+    "path l0": 15.0,
+    "path lpboost": 6.0,
+    "predict": 1.0,
 }
 # XLA ends the process if a flag is unknown. This is the last version of jaxlib that is known to
 # have the flag for CPUs.

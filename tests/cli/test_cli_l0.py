@@ -583,9 +583,11 @@ def test_padding_changes_nothing(folder, report, run, monkeypatch, more):
         return json.loads((folder / output / "report.json").read_text(encoding="utf-8"))
 
     padded = fit(f"padded{len(more)}")
-    monkeypatch.setattr(sizes, "linear", int)
-    monkeypatch.setattr(sizes, "literals", int)
+    seen = []
+    for name in ("linear", "superlinear", "literals"):
+        monkeypatch.setattr(sizes, name, lambda size: seen.append(size) or size)
     plain = fit(f"plain{len(more)}")
+    assert seen
     for name in ("constant", "margin_errors", "cost_of_rules"):
         assert plain["model"][name] == pytest.approx(padded["model"][name], rel=1e-5)
     assert [rule["text"] for rule in plain["model"]["rules"]] == [
