@@ -280,7 +280,7 @@ def fit(
         kind, with at least 16 rows on each. Sums over the examples are then exact in 64 bits, for
         any order; see "Equal bits on one or several devices" in the documentation for the limits
         and the cost. For `pool`, `literals` and `stumps` of stored features, hard and soft
-        margins, and `votes` None, `squared_norm` or `elastic_net`; static.
+        margins, and `votes` None or `squared_norm`; static.
 
     Returns:
       A `Fit` whose certificate holds lower_bound <= largest relaxed margin <= upper_bound. The

@@ -385,6 +385,20 @@ def test_the_vote_of_the_coefficients_is_that_of_fit_large(run, monkeypatch, bef
     assert asked["search"] == (wanted if len(vote) == 1 else [jboost.l0.SearchConfig(), wanted])
 
 
+@pytest.mark.parametrize("solution", SOLUTIONS)
+def test_a_vote_of_the_coefficients_is_fitted_and_evaluated(folder, run, solution):
+    output = f"by-{solution}"
+    code, out, err = run("fit", *DATA, *QUICK, "--vote", solution, "--output", output)
+    assert (code, err) == (0, "")
+    fitted = json.loads((folder / output / "report.json").read_text(encoding="utf-8"))
+    # the label is that of two columns but for one row in twenty
+    assert fitted["model"]["rules"]
+    assert fitted["losses"][1]["training"]["rate"] < 0.2
+    code, out, err = run("evaluate", *DATA, *QUICK, "--vote", solution, "--folds", "2")
+    assert (code, err) == (0, "")
+    assert "error" in out or "loss" in out
+
+
 @pytest.mark.parametrize(
     ("command", "option"),
     [

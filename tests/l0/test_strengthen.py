@@ -206,6 +206,33 @@ def test_a_fit_has_the_bound_of_its_cuts_over_all_hypotheses():
     assert found.left_out >= fitted.certificate.integer_lower_bound - 1e-4
 
 
+def test_an_exact_fit_with_cuts_from_triples_has_the_optimum():
+    """The odd cycle: branch and cut proves the .6 that two hypotheses cost, with the cuts of the
+    columns and those in its nodes.
+    """
+    labels = np.array([1, 1, 1, -1])
+    cycle = np.array([[1, 1, -1], [1, -1, 1], [-1, 1, 1], [-1, -1, -1]], np.float32)
+    features = np.hstack([cycle, -labels[:, None]]).astype(np.float32)
+    learner = jboost.learners.pool(
+        costs=np.array([0.3, 0.3, 0.3, 0.7], np.float32), negations=False
+    )
+    found = l0.fit_exact(
+        jboost.make_dataset(features, labels),
+        learner,
+        margin=0.1,
+        max_rounds=8,
+        max_columns=4,
+        max_in_play=4,
+        strengthen=l0.StrengthenConfig(),
+        exact_config=l0.ExactConfig(num_triples=8),
+    )
+    assert int(found.status) == Status.OPTIMAL
+    assert found.columns.strengthened != ()
+    certificate = found.certificate
+    assert float(certificate.integer_upper_bound) == pytest.approx(0.6, abs=1e-3)
+    assert float(certificate.integer_lower_bound) == pytest.approx(0.6, abs=1e-3)
+
+
 @pytest.mark.slow
 def test_a_fit_that_was_stopped_has_no_cuts():
     dataset = jboost.make_dataset(np.eye(4, dtype=np.float32), [1, 1, 1, -1])
