@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks import (
     batches,
     combine,
+    combine_exact,
     compilation,
     deterministic,
     estimators,
@@ -67,6 +68,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "pair_leave_one_out": pair_leave_one_out.leave_one_out_table,
     "pair_pareto": pair_leave_one_out.pareto_table,
     "combine": combine.combine_table,
+    "combine_exact": combine_exact.table,
     "soft_margin_games": soft_margin_games.games_table,
     "soft_margin_batch": soft_margin_games.batch_table,
     "packed_games": packed_games.table,

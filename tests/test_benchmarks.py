@@ -14,6 +14,7 @@ import pytest
 import jboost
 from benchmarks import (
     batches,
+    combine_exact,
     estimators,
     harness,
     l0_folds,
@@ -191,6 +192,16 @@ def test_pair_sweep_writes_what_the_table_shows(tmp_path, capsys):
 
 def test_the_tables_of_the_repository_are_those_of_its_results(capsys):
     assert table.main(["--check"]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("noise", combine_exact.NOISE)
+def test_highs_and_branch_and_cut_find_the_same_number_of_errors(noise):
+    record = combine_exact.measure(24, 3, noise, 60.0)
+    assert record["status"] == "OPTIMAL"
+    assert record["errors"] == record["lower_bound"] == record["highs_errors"]
+    assert record["highs_lower_bound"] == pytest.approx(record["errors"], abs=1e-6)
+    results = {"records": [record], "seconds": 60.0}
+    assert f"| 24 x 3 | {100 * noise:g} % |" in combine_exact.table(results)
 
 
 def test_unfinished_and_skipped_peers_are_shown_as_such():
