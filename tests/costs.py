@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 FILE = Path(__file__).with_suffix(".txt")
-# By these, the three commands take about 5 minutes, 25 minutes and some hours on two cores.
+# By these, the three commands take 5 to 10 minutes, 20 to 40 minutes and some hours on two cores.
 MOST_SECONDS, MOST_SLOW_SECONDS, MOST_SECONDS_IN_ALL = 0.2, 1.0, 8.0
 # Of these nothing is left out by its cost: each runs in the default command.
 ALWAYS = (

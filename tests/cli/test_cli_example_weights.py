@@ -4,6 +4,7 @@ tests.
 
 import io
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -360,3 +361,38 @@ def test_validation_holds_out_a_share_of_each_class(monkeypatch):
     few = np.arange(ROWS) < 4
     with pytest.raises(ValueError, match=r"validation is 0\.25: of the 2 rows of class -1"):
         method.choose(HostExamples(points, labels, np.ones(ROWS)), few, settings)
+
+
+def _crescents(num_rows):
+    """Two noisy crescents, as in the banana set."""
+    generator = np.random.default_rng(1)
+    signs = np.where(generator.random(num_rows) < 0.45, 1, -1)
+    angles = generator.uniform(0, np.pi, num_rows)
+    points = np.stack([np.cos(angles) * signs + 0.5 * signs, np.sin(angles) * signs], axis=1)
+    return points + generator.normal(size=(num_rows, 2)) * 0.25, signs
+
+
+def _mixture(num_rows):
+    """Ripley's mixture."""
+    dataset = jboost.data.synthetic.ripley_mixture(jax.random.key(0), num_rows)
+    return np.asarray(dataset.features), np.asarray(dataset.labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "draw", "num_rows", "kind"),
+    [("ripley", _mixture, 250, "training"), ("banana", _crescents, 5300, "held_out")],
+)
+def test_configurations_of_the_paper_run_on_data_of_the_same_kind(
+    tmp_path, capsys, name, draw, num_rows, kind
+):
+    points, signs = draw(num_rows)
+    frame = polars.DataFrame({"x": points[:, 0], "y": points[:, 1], "label": (signs > 0) * 1})
+    frame.write_csv(tmp_path / "drawn.csv")
+    config = Path(__file__).parents[2] / "configs" / f"{name}.toml"
+    status, _, err = run_in(
+        tmp_path, "fit", "--config", config, "--data", "drawn.csv", "--output", "out"
+    )
+    assert (status, err) == (0, "")
+    report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
+    (fitted,) = report["losses"]
+    assert fitted[kind]["rate"] < 0.15
