@@ -812,10 +812,6 @@ def without() -> tuple[Without, ...]:
         ),
         Without("example_weights.recompute_bounds", of_bounds, model.arrays),
         *fits,
-        *(
-            Without(name, None, remark="the host drives it")
-            for name in ("l0.fit_large", "l0.choose_large")
-        ),
     )
 
 
