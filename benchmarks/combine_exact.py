@@ -16,12 +16,12 @@ import numpy as np
 
 import jboost
 from benchmarks import harness
+from benchmarks.peers import integer_program
 
 NUM_ROWS, QUICK_ROWS = 300, 40
 NUM_CLASSIFIERS = (3, 4, 5, 6)
 NOISE = (0.02, 0.25)  # the share of labels that are flipped
 SECONDS, QUICK_SECONDS = 30.0, 5.0
-_LARGEST = 1e4  # of the coefficients of the program, in units of the least distance to the plane
 
 
 def make_case(
@@ -36,38 +36,6 @@ def make_case(
     return np.round(scores, 2).astype(np.float32), np.where(flipped, -labels, labels)
 
 
-def solve_by_highs(
-    scores: np.ndarray, labels: np.ndarray, time_limit: float
-) -> tuple[float, float]:
-    """The least number of errors found, and HiGHS's lower bound: the mixed-integer program with a
-    large constant, on scores scaled into [-1, 1].
-    """
-    from scipy import optimize, sparse
-
-    num_rows, num_classifiers = scores.shape
-    scaled = scores.astype(np.float64) / np.abs(scores).max()
-    offset = num_classifiers * _LARGEST + 1
-    big = 1 + _LARGEST * np.abs(scaled).sum(axis=1) + offset
-    rows = sparse.hstack(
-        [labels[:, None] * scaled, labels[:, None], sparse.diags(big)], format="csc"
-    )
-    size = num_classifiers + 1
-    found = optimize.milp(
-        np.r_[np.zeros(size), np.ones(num_rows)],
-        constraints=optimize.LinearConstraint(rows, np.ones(num_rows), np.inf),
-        integrality=np.r_[np.zeros(size), np.ones(num_rows)],
-        bounds=optimize.Bounds(
-            np.r_[np.full(num_classifiers, -_LARGEST), -offset, np.zeros(num_rows)],
-            np.r_[np.full(num_classifiers, _LARGEST), offset, np.ones(num_rows)],
-        ),
-        options={"time_limit": time_limit},
-    )
-    if found.x is None:
-        return float(num_rows), float(found.mip_dual_bound or 0.0)
-    values = scaled @ found.x[:num_classifiers] + found.x[num_classifiers]
-    return float((labels * values <= 0).sum()), float(found.mip_dual_bound)
-
-
 def measure(num_rows: int, num_classifiers: int, noise: float, limit: float) -> dict[str, Any]:
     """The errors, bounds and seconds of both on one table."""
     scores, labels = make_case(num_rows, num_classifiers, noise)
@@ -76,7 +44,7 @@ def measure(num_rows: int, num_classifiers: int, noise: float, limit: float) -> 
     vote = jboost.combine.fit(scores, labels, strategy="exact", time_limit=limit)
     seconds = time.perf_counter() - start
     start = time.perf_counter()
-    errors, bound = solve_by_highs(scores, labels, limit)
+    program = integer_program.least_loss(scores, labels, time_limit=limit)
     return {
         "rows": num_rows,
         "classifiers": num_classifiers,
@@ -85,8 +53,8 @@ def measure(num_rows: int, num_classifiers: int, noise: float, limit: float) -> 
         "lower_bound": float(vote.lower_bound),
         "status": jboost.status.Status(int(vote.status)).name,
         "seconds": seconds,
-        "highs_errors": errors,
-        "highs_lower_bound": bound,
+        "highs_errors": program.loss,
+        "highs_lower_bound": program.lower_bound,
         "highs_seconds": time.perf_counter() - start,
     }
 

@@ -84,7 +84,4 @@ def test_it_stands_under_the_callers_jit_and_scan_and_grad(name):
 def test_others_stand_under_the_callers_jit_and_scan(name):
     algorithm = ALGORITHMS[name]
     assert algorithm.traceable
-    twice = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), algorithm.arrays)
-    jax.jit(
-        lambda problems: jax.lax.scan(lambda _, one: (0, algorithm.run(*one)), 0, problems)
-    ).lower(twice)
+    _lower_scan(algorithm.run, algorithm.arrays)

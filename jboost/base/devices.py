@@ -151,9 +151,9 @@ def compile_side_by_side(*lowered: Any) -> None:
             compiling.result()
 
 
-def may_go_anywhere(arrays: Any) -> bool:
-    """Whether no array of a pytree is traced or placed on a device by the caller. The shapes of the
-    results of a program then say for what the next one is compiled.
+def are_uncommitted(arrays: Any) -> bool:
+    """Whether no array of a pytree is traced or committed to a device. A program can then be
+    compiled from shapes alone, before its arguments are computed.
     """
     leaves = jax.tree.leaves(arrays)
     return not any(
@@ -162,8 +162,8 @@ def may_go_anywhere(arrays: Any) -> bool:
     )
 
 
-def computed_at_once() -> contextlib.AbstractContextManager[None]:
-    """A context in which operations on known arrays are computed at once, even where the caller is
+def computed_eagerly() -> contextlib.AbstractContextManager[None]:
+    """A context in which operations on known arrays are computed eagerly, even where the caller is
     traced for other arguments.
 
     It has no effect where nothing is traced, because `jax.ensure_compile_time_eval` also compiles

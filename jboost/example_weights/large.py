@@ -140,7 +140,7 @@ def fit_large(
         mask=mask,
         tolerance=tolerance,
     )
-    with devices.computed_at_once():
+    with devices.computed_eagerly():
         inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
         price = validate_penalty(penalty, inputs.mask)
         _check_counts(capacity=capacity, num_entering=num_entering, max_rounds=max_rounds)
@@ -208,6 +208,7 @@ def _is_allowed(inputs: Inputs, price: Array) -> Array:
     return is_sound(inputs) & is_price(price)
 
 
+# each one program where it is called from the host
 _centred = devices.host_jit(centred)
 _make_model = devices.host_jit(make_model)
 

@@ -271,12 +271,8 @@ def _is_empty(relaxation: Any, dataset: Dataset) -> bool:
     """Whether no distribution over the examples meets the relaxation, for known values; the rest
     may be traced.
     """
-    found = _allows_nothing(relaxation, dataset)
-    if isinstance(found, jax.core.Tracer):
-        # not always, as it also compiles each constant of the program by itself
-        with jax.ensure_compile_time_eval():
-            found = _allows_nothing(relaxation, dataset)
-    return bool(found)
+    with devices.computed_eagerly():
+        return bool(_allows_nothing(relaxation, dataset))
 
 
 @jax.jit

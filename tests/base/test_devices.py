@@ -190,21 +190,21 @@ def test_programs_that_were_compiled_side_by_side_are_not_compiled_again(compila
     assert compilations() == before
 
 
-def test_arrays_that_are_traced_or_placed_may_not_go_anywhere():
+def test_traced_and_committed_arrays_are_told_from_others():
     free, placed = jnp.arange(3.0), jax.device_put(jnp.arange(3.0), jax.devices()[0])
-    assert devices.may_go_anywhere((np.arange(3.0), free, None, 1.0))
-    assert not devices.may_go_anywhere((free, placed))
+    assert devices.are_uncommitted((np.arange(3.0), free, None, 1.0))
+    assert not devices.are_uncommitted((free, placed))
     seen = []
-    jax.jit(lambda values: seen.append(devices.may_go_anywhere((free, values))))(free)
+    jax.jit(lambda values: seen.append(devices.are_uncommitted((free, values))))(free)
     assert seen == [False]
 
 
-def test_known_arrays_are_computed_at_once_where_another_is_traced(compilations):
+def test_known_arrays_are_computed_eagerly_where_another_is_traced(compilations):
     kept = []
 
     @jax.jit
     def doubled(values):
-        with devices.computed_at_once():
+        with devices.computed_eagerly():
             kept.append(float(jnp.sum(jnp.arange(4.0))))
         return 2 * values
 
@@ -212,7 +212,7 @@ def test_known_arrays_are_computed_at_once_where_another_is_traced(compilations)
     assert kept == [6]
     program = jax.jit(lambda values: values + jnp.arange(5.0) * jnp.arange(1.0, 6.0))
     values = jnp.ones(5)
-    with devices.computed_at_once():
+    with devices.computed_eagerly():
         before = compilations()
         assert program(values).tolist() == [1, 3, 7, 13, 21]
     assert compilations() == before + 1  # constants are part of the program

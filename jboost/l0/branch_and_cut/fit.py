@@ -127,7 +127,9 @@ def fit_exact(
     done, search = _validate_initial(initial)
     watcher = None if on_step is None else _ExactFitWatcher(on_step, done)
     arrays = (rounds, learner, dataset, key, tolerance)
-    if on_step is None and initial is None and devices.may_go_anywhere(arrays):
+    # with `strengthen` the later programs take the cuts too
+    runs_through = on_step is None and initial is None and options.get("strengthen") is None
+    if runs_through and devices.are_uncommitted(arrays):
         _compile(*arrays, max_rounds=max_rounds, max_in_play=max_in_play, config=settings)
     fitted = driver.fit(
         dataset, learner, key=key, max_rounds=max_rounds, on_step=watcher, initial=done, **options
